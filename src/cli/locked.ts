@@ -9,7 +9,7 @@ import { once } from "node:events";
 import { realpathSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { constants } from "node:os";
-import { extname, resolve } from "node:path";
+import { extname } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 import type { Commands, CommandSettings } from "../api/feature.ts";
@@ -29,11 +29,10 @@ const flagPaths = [
 const fileOf = (name: string) =>
   fileURLToPath(new URL(`../${name}`, import.meta.url));
 
-/** Returns a path and, if links lead elsewhere, the one at their end. */
+/** Returns a path, and the one to which links in it lead. */
 function withTarget(path: string): string[] {
   try {
-    const target = realpathSync(path);
-    return target === resolve(path) ? [path] : [path, target];
+    return [...new Set([path, realpathSync(path)])];
   } catch {
     return [path]; // the server reports it
   }
