@@ -126,6 +126,7 @@ describe("the command locked", { skip: notInNode }, () => {
     const flags = new Map([
       ["tls-key", "a.key"],
       ["jwt-secret-file", "secrets"],
+      ["etcd-password-file", "password"],
       ["collections", "another.mjs"],
     ]);
     const found = permissionFlags({ dataDir: "its store", flags }, env);
@@ -140,6 +141,7 @@ describe("the command locked", { skip: notInNode }, () => {
       "--allow-fs-read=a.key",
       "--allow-fs-read=another.mjs",
       "--allow-fs-read=a front end",
+      "--allow-fs-read=password",
       "--allow-fs-read=secrets",
       "--allow-fs-read=its store",
       "--allow-fs-write=its store",
@@ -214,7 +216,7 @@ describe("under Node's permission model", { skip: notInNode }, () => {
     });
   });
 
-  test("a declaration elsewhere is served", {
+  test("a declaration elsewhere is served, also through a link", {
     skip: isWithoutFsync,
   }, async (t) => {
     const file = join(folder, "books.mjs");
@@ -229,35 +231,42 @@ describe("under Node's permission model", { skip: notInNode }, () => {
         })],
       });`,
     );
-    const env = { COLLECTIONS: file };
+    const link = join(folder, "linked.mjs");
+    await symlink(file, link);
+    const env = { COLLECTIONS: link };
     const server = await startLocked(join(folder, "library"), [], env);
     t.after(() => server.stop());
     assert.equal((await server.request("GET", "/v1/books")).text, "[]");
   });
 
-  test("a front end's files are served, and no others", {
-    skip: isWithoutFsync,
-  }, async (t) => {
-    const files = join(folder, "front end");
-    await mkdir(join(files, "assets"), { recursive: true });
-    await writeFile(join(files, "index.html"), "<h1>Front end</h1>");
-    await writeFile(join(files, "assets", "a.js"), "let a;");
-    await writeFile(join(folder, "secret.html"), "secret");
-    await symlink(join(folder, "secret.html"), join(files, "link.html"));
-    const env = { PUBLIC: files, BASE_URL: "/api/" };
-    const server = await startLocked(join(folder, "with files"), [], env);
-    t.after(() => server.stop());
-    const get = async (url: string) => {
-      const response = await fetch(server.origin + url);
-      return [response.status, await response.text()];
-    };
-    assert.deepEqual(await get("/"), [200, "<h1>Front end</h1>"]);
-    assert.deepEqual(await get("/assets/a.js"), [200, "let a;"]);
-    assert.deepEqual(await get("/api/v1/zoos"), [200, "[]"]);
-    for (const url of ["/link.html", "/..%2fsecret.html", "/none.js"]) {
-      assert.equal((await get(url))[0], 404, url);
-    }
-  });
+  test(
+    "a front end's files are served through a link to their folder, and no others",
+    {
+      skip: isWithoutFsync,
+    },
+    async (t) => {
+      const files = join(folder, "front end");
+      await mkdir(join(folder, "release", "assets"), { recursive: true });
+      await symlink("release", files);
+      await writeFile(join(files, "index.html"), "<h1>Front end</h1>");
+      await writeFile(join(files, "assets", "a.js"), "let a;");
+      await writeFile(join(folder, "secret.html"), "secret");
+      await symlink(join(folder, "secret.html"), join(files, "link.html"));
+      const env = { PUBLIC: files, BASE_URL: "/api/" };
+      const server = await startLocked(join(folder, "with files"), [], env);
+      t.after(() => server.stop());
+      const get = async (url: string) => {
+        const response = await fetch(server.origin + url);
+        return [response.status, await response.text()];
+      };
+      assert.deepEqual(await get("/"), [200, "<h1>Front end</h1>"]);
+      assert.deepEqual(await get("/assets/a.js"), [200, "let a;"]);
+      assert.deepEqual(await get("/api/v1/zoos"), [200, "[]"]);
+      for (const url of ["/link.html", "/..%2fsecret.html", "/none.js"]) {
+        assert.equal((await get(url))[0], 404, url);
+      }
+    },
+  );
 
   test("records, imports, the secret and the lock survive a kill", {
     skip: isWithoutFsync,

@@ -6,6 +6,7 @@
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { realpathSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { constants } from "node:os";
 import { extname } from "node:path";
@@ -18,11 +19,24 @@ export const commands: Commands = { locked: [0, serveLocked] };
 
 /** The settings that name a file or folder, as a flag or a variable, and those that do so only as a flag. */
 const paths = ["TLS_CERT", "TLS_KEY", "COLLECTIONS", "PUBLIC", "SEED"];
-const flagPaths = ["admin-password-file", "jwt-secret-file"];
+const flagPaths = [
+  "admin-password-file",
+  "etcd-password-file",
+  "jwt-secret-file",
+];
 
 /** Returns the path of a file of the program, which is one folder up. */
 const fileOf = (name: string) =>
   fileURLToPath(new URL(`../${name}`, import.meta.url));
+
+/** Returns a path, and the one to which links in it lead. */
+function withTarget(path: string): string[] {
+  try {
+    return [...new Set([path, realpathSync(path)])];
+  } catch {
+    return [path]; // the server reports it
+  }
+}
 
 /** Returns the flags of Node.js with which a server has the rights that its settings need, and no others. */
 export function permissionFlags(
@@ -35,7 +49,7 @@ export function permissionFlags(
   const named = [
     ...paths.map((name) => flags.get(flagOf(name)) ?? env[name]),
     ...flagPaths.map((name) => flags.get(name)),
-  ].flatMap((path) => path || []);
+  ].flatMap((path) => path ? withTarget(path) : []);
   const program = ["", "../package.json", "../data"].map(fileOf);
   const readable = [...program, ...named, dataDir];
   return [
