@@ -243,14 +243,18 @@ function stepOf([sentence, request], { memory, verdict, onDone }) {
 /** @param {import("./lessons.js").Lesson} lesson @param {number} number */
 function showLesson({ title, question, wrong, right, steps, why }, number) {
   const memory = { key: newText().replace(" ", "-"), root: start.href };
-  const verdict = h2({ id: "verdict", role: "status" });
+  const verdict = div({ id: "verdict", role: "status" });
   const result = div({ id: "why", class: "stack" });
   const next = number < lessons.length ? `#course-${number + 1}` : "#course";
   const conclude = () => {
     const guess = main.querySelector("[name=guess]:checked")?.value;
-    verdict.textContent = guess === right
-      ? "As you predicted"
-      : `You predicted something else. The right answer is: ${right}`;
+    verdict.replaceChildren(
+      h2(
+        guess === right
+          ? "As you predicted"
+          : `You predicted something else. The right answer is: ${right}`,
+      ),
+    );
     const done = new Set(doneLessons()).add(title);
     store("lessons", [...done], "localStorage");
     const following = lessons[number]?.title;

@@ -136,7 +136,7 @@ function roles(paths) {
     });
     return tr(th({ scope: "row" }, nameOf(name)), cells);
   });
-  const heads = ["", ...methods].map((each) => th({ scope: "col" }, each));
+  const heads = [td(), ...methods.map((each) => th({ scope: "col" }, each))];
   return section(
     "roles",
     "Who may do what",

@@ -36,7 +36,7 @@ export function withParameters(url, changes) {
   }
   // In a query of this API a plus sign is a plus sign; these need no escape.
   next.search = String(parameters).replaceAll("+", "%20")
-    .replace(/%(?:28|29|2C|3A)/g, decodeURIComponent);
+    .replace(/%(?:28|29|3A)/g, decodeURIComponent);
   return next.href;
 }
 
