@@ -112,17 +112,36 @@ async function beginDeletion(store: Store, cascade: boolean): Promise<void> {
   await store.commit([["put", "tasks", task]], storedAdmin.id);
 }
 
+/** Returns how many operations of the disk a deletion takes. */
+async function countSteps(t: TestContext, cascade: boolean): Promise<number> {
+  const disk = new Disk({ folder: await folderFor(t) });
+  const store = await open(disk);
+  await fill(store);
+  await beginDeletion(store, cascade);
+  let count = 0;
+  disk.fate = () => {
+    count++;
+    return undefined;
+  };
+  await workOff(workerOn(store));
+  await store.close();
+  return count;
+}
+
 async function cutAndResume(
   t: TestContext,
   random: Random,
-  cascade: boolean,
+  { cascade, steps: all }: {
+    readonly cascade: boolean;
+    readonly steps: number;
+  },
 ): Promise<string> {
   const disk = new Disk({ folder: await folderFor(t) });
   const store = await open(disk);
   await fill(store);
   await beginDeletion(store, cascade);
   const later = await folderFor(t);
-  let steps = random.below(60);
+  let steps = random.below(all);
   let crashed: Disk | undefined;
   disk.fate = () => {
     if (steps-- === 0) crashed = disk.crash(later, random);
@@ -168,11 +187,15 @@ for (const cascade of [false, true]) {
     }leaves each record once, or deletes and counts it once`,
     async (t) => {
       const random = new Random(11);
+      const steps = await countSteps(t, cascade);
       const states: string[] = [];
-      for (let round = 0; round < 12; round++) {
-        states.push(await cutAndResume(t, random, cascade));
+      for (let round = 0; round < 20; round++) {
+        states.push(await cutAndResume(t, random, { cascade, steps }));
       }
-      assert.ok(states.includes("running"), `${states}`);
+      // Without what refers to it, one transaction may be enough.
+      if (cascade) {
+        assert.ok(states.includes("running"), `${steps}: ${states}`);
+      }
     },
   );
 }
