@@ -19,7 +19,7 @@ import { type Actor, type Grants, mayAccess } from "../../auth/access.ts";
 import { ownerProperty, seesAll } from "../../api/declaration/declaration.ts";
 import { errorText } from "../../store/error.ts";
 import type { LogPosition } from "../../store/transactions.ts";
-import type { Mutation } from "../../store/store.ts";
+import type { Mutation, Table } from "../../store/store.ts";
 import {
   ChangeFeed,
   type Reset,
@@ -59,8 +59,17 @@ interface Source extends Api {
   /** Resolves in the next turn of the event loop for which no other client is waiting. */
   readonly nextTurn: () => Promise<void>;
   encoded: Encoded;
-  /** How many deletions were rolled back, as their clients may have missed earlier events of the record. */
+  /** The deletions that may still be rolled back, by collection and id. */
+  readonly deletions: Map<string, PendingDeletion>;
+  /** The number of those that were rolled back after an event of their record was hidden. */
   rollbacks: number;
+}
+
+/** A deletion that is in memory, and perhaps not yet durable. */
+interface PendingDeletion {
+  readonly seq: number;
+  /** True if an earlier event of the record was hidden, because the record is gone. */
+  hasHidden: boolean;
 }
 
 /** The events of transactions as bytes, by the rights of a role, then by the id of a user; 0 stands for all users. */
@@ -223,7 +232,7 @@ function textOf(
  * unknown. Of a record that is gone only the deletion is shown.
  */
 function eventOf(
-  { served }: Source,
+  { served, store, deletions }: Source,
   mutation: Mutation,
   reader: Actor,
 ): string | undefined {
@@ -243,7 +252,11 @@ function eventOf(
   if (kind === "del") {
     return `event: ${name}.deleted\ndata: {"id":${target}}\n\n`;
   }
-  if (records.table.get(target.id) === undefined) return "";
+  if (records.table.get(target.id) === undefined) {
+    const deletion = deletions.get(`${name}/${target.id}`);
+    if (deletion && deletion.seq > store.durableSeq) deletion.hasHidden = true;
+    return "";
+  }
   const { created_at, updated_at = created_at } = target;
   const change = updated_at === created_at ? "created" : "updated";
   // JSON has no line breaks except in strings, where they are escaped.
@@ -265,6 +278,30 @@ function heartbeatComment({ store }: Source, { seq }: Client): string {
   return seq < 0 ? ":\n\n" : `:\nid: ${toEventId(store, seq)}\n\n`;
 }
 
+/** Notes the deletions in a table that may still be rolled back, and those that are. */
+function followDeletions(source: Source, table: Table): void {
+  const { deletions, store } = source;
+  table.listeners.add((before, after) => {
+    const id = (before ?? after)?.document.id;
+    const key = `${table.name}/${id}`;
+    if (after !== undefined) {
+      // An earlier version is back.
+      if (before === undefined && deletions.get(key)?.hasHidden) {
+        source.rollbacks++;
+      }
+      deletions.delete(key);
+      return;
+    }
+    // The events of a record that is gone must not be sent again.
+    source.encoded = new WeakMap();
+    for (const [each, { seq }] of deletions) {
+      if (seq > store.durableSeq) break;
+      deletions.delete(each);
+    }
+    deletions.set(key, { seq: store.seq + 1, hasHidden: false });
+  });
+}
+
 /** Changes of records as server-sent events. */
 export const feature: Feature = {
   tables: [{ name: historyTable }],
@@ -275,16 +312,10 @@ export const feature: Feature = {
     let lastTurn = Promise.resolve();
     const nextTurn = () => lastTurn = lastTurn.then(() => nextTick());
     const encoded: Encoded = new WeakMap();
-    const source = { ...api, feed, encoded, nextTurn, rollbacks: 0 };
-    for (const { table } of api.served) {
-      table.listeners.add((before, after) => {
-        // The events of a record that is gone must not be sent again.
-        if (after === undefined) source.encoded = new WeakMap();
-        else if (before === undefined && after.seq <= api.store.seq) {
-          source.rollbacks++; // an earlier version is back
-        }
-      });
-    }
+    const deletions: Source["deletions"] = new Map();
+    const state = { feed, encoded, nextTurn, deletions, rollbacks: 0 };
+    const source = { ...api, ...state };
+    for (const { table } of api.served) followDeletions(source, table);
     const GET: Operation = {
       access: api.declaration.roles.lowest,
       produces: ["text/event-stream"],
