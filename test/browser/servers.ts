@@ -289,7 +289,7 @@ test("a request can be changed and sent again: 428, 406, 304 and 410 are seen", 
       area.parentElement.querySelector("button").click();
     })()`);
     const shown = `[...document.querySelectorAll(".exchange")].find((each) =>
-        each.querySelector(".meaning") && /\\s${status}\\s/.test(each.querySelector("summary").innerText))`;
+        each.querySelector(".meaning") && each.querySelector(".status").innerText === "${status}")`;
     await browser.until(`!!${shown}?.querySelector(".meaning")`);
     return await browser.evaluate<string>(
       `${shown}.querySelector(".meaning").innerText`,
