@@ -22,7 +22,7 @@ export interface Operation<P = unknown> extends Requirements<RequestContext> {
   readonly consumes?: readonly string[];
   /** The records that it is about. */
   readonly resource?: Resource;
-  /** What a description of the API says about it. */
+  /** Its part of a description of the API. */
   readonly docs?: OperationDocs;
   /** Parses the parameters; throws an ApiError if they are not valid. By default, none are allowed. */
   readonly parse?: (parameters: Parameters) => P;

@@ -1,6 +1,6 @@
 /**
- * What the core, the operations and the features tell each other about a
- * request. `Context` is always RequestContext, whose file names these.
+ * The types in which the core, the operations and the features describe a
+ * request to each other. `Context` is always RequestContext, whose file names these.
  */
 
 import type { Requester } from "../admission.ts";
@@ -52,7 +52,7 @@ export interface ScopedRecords<Context> {
   readonly scopeOf?: (context: Context) => Scope;
 }
 
-/** What an operation requires of its requests, and what it returns. */
+/** The requirements of an operation, and the types of its responses. */
 export interface Requirements<Context> {
   readonly access: Access;
   /** Returns whether a request needs no role, whatever `access` says. */

@@ -1,4 +1,4 @@
-/** What only a store has that several servers share. Features ask for it; the kernel does without. */
+/** The members that only a store of several servers has. Features ask for it; the kernel does without. */
 
 import type { LogLine } from "./log/format.ts";
 import { Store } from "./transactions.ts";

@@ -680,11 +680,14 @@ describe("the page in Chromium", () => {
     const drawn = groups.filter((each) =>
       each["avg(weight_kg)"] !== null && each["month(born_on)"] !== null
     );
+    const means = drawn.map((each) => Number(each["avg(weight_kg)"]));
     const caption = await browser.text(".chart figcaption");
     assert.match(
       caption,
       RegExp(
-        `avg\\(weight_kg\\) by month\\(born_on\\): ${drawn.length} values`,
+        `avg\\(weight_kg\\) by month\\(born_on\\): ${drawn.length} values from ${
+          Math.min(...means)
+        } to ${Math.max(...means)}`,
       ),
     );
     const rows = "document.querySelectorAll('#records tbody tr').length";

@@ -1,4 +1,4 @@
-/** What tests do in the tab of a browser, whatever the protocol is that drives it. */
+/** A browser's tab as the tests use it, whatever the protocol is that drives it. */
 
 import { strict as assert } from "node:assert";
 import { adminPassword } from "../harness.ts";

@@ -50,7 +50,7 @@ interface RecordsOptions {
   readonly now: () => number;
 }
 
-/** What is committed together. */
+/** The changes and the response of one transaction. */
 interface Commit extends CommitOptions {
   readonly mutations: readonly Mutation[];
   readonly response: Response;

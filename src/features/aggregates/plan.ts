@@ -29,7 +29,7 @@ export interface GroupKey {
   readonly read: (document: Document) => Json;
 }
 
-/** What a request asks for. */
+/** The parsed parameters of a request. */
 export interface Plan {
   readonly aggregates: readonly Aggregate[];
   readonly keys: readonly GroupKey[];

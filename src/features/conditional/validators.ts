@@ -58,7 +58,7 @@ export function createValidators({ store, base, now }: Api) {
           : "",
       });
     if (related.length === 0) return fields;
-    // What else it shows can change too, and depends on the caller.
+    // Related records that it shows can change too, and depend on the caller.
     const [, etag = ""] = fields;
     const seq = Math.max(...related.map(({ lastSeq }) => lastSeq));
     const own = `${etag.replace(/^W\//, "").slice(1, -1)}-${incarnation}`;

@@ -44,7 +44,7 @@ const maxWaitSeconds = 30;
 
 const cascade = optional(boolean(), false);
 
-/** What a deletion deletes. */
+/** The filters of a deletion. */
 interface Selected {
   readonly filters: readonly (readonly [string, string])[];
   readonly cascade: boolean;

@@ -197,7 +197,7 @@ export class Memory {
     this.#skippedBytes += sizeOf(records);
   }
 
-  /** What the records take, for the line at the start. */
+  /** The memory that the records take, as a phrase for the first line of the log. */
   get description(): string {
     return ` take ${megabytes(this.used)} of ${megabytes(this.limit)}`;
   }

@@ -58,7 +58,7 @@ function newContent() {
   );
 }
 
-/** What a request sends: nothing, an empty object, a change of one text, or a whole record, the same as before in a PUT and in a retry. */
+/** Returns the body of a request: nothing, an empty object, a change of one text, or a whole record, the same as before in a PUT and in a retry. */
 function bodyOf(method, { isEmpty, isRetry, memory }) {
   if (!/^P/.test(method)) return undefined;
   if (isEmpty) return "{}";

@@ -108,7 +108,7 @@ function keyOf(href) {
   return pathname.slice(startPath.length - 1);
 }
 
-/** What OpenAPI describes, if the API describes itself. @returns {Promise<Json>} */
+/** Returns the OpenAPI document; an empty object if there is none. @returns {Promise<Json>} */
 async function description() {
   const url = root.openapi_url;
   return url ? (await get(url)).body ?? {} : {};
@@ -147,24 +147,10 @@ function roles(paths) {
   );
 }
 
-/** Finds the first example in a description of a response, or of what it refers to. */
-function exampleIn(value, all, depth = 0) {
-  if (value === null || typeof value !== "object" || depth > 12) {
-    return undefined;
-  }
-  if (typeof value.$ref === "string") {
-    const target = value.$ref.split("/").slice(1)
-      .reduce((each, name) => each?.[name.replaceAll("~1", "/")], all);
-    return exampleIn(target, all, depth + 1);
-  }
-  if (value.example ?? value.examples?.[0]) {
-    return value.example ?? value.examples[0];
-  }
-  for (const name of ["content", "application/json", "schema", "allOf", "0"]) {
-    const found = exampleIn(value[name], all, depth + 1);
-    if (found) return found;
-  }
-  return undefined;
+/** Returns a part of the OpenAPI document that may be a reference to another one. */
+function resolve(part, all) {
+  const path = part?.$ref?.split("/").slice(1);
+  return path ? path.reduce((each, name) => each?.[name], all) : part;
 }
 
 /** A resource: what this user may do, its properties, and an example of a request and its response. */
@@ -181,8 +167,10 @@ async function resource([name, href], all) {
     )
   );
   const { post } = all.paths?.[keyOf(href)] ?? {};
-  const request = exampleIn(post?.requestBody, all);
-  const response = exampleIn(post?.responses?.[201], all);
+  const jsonOf = (part) => resolve(part, all)?.content?.["application/json"];
+  const request = jsonOf(post?.requestBody)?.example;
+  const schemaOf201 = resolve(jsonOf(post?.responses?.[201])?.schema, all);
+  const response = schemaOf201?.examples?.[0];
   return section(
     `resource-${name.replace(/_url$/, "")}`,
     title,
@@ -280,7 +268,11 @@ export async function showDocs() {
   );
   const sections = [
     ...chapters.map(([id, title, ...parts]) =>
-      section(id, title, parts.map((each) => partOf(each, collection, title)))
+      section(
+        id,
+        title,
+        parts.map((each) => each && partOf(each, collection, title)),
+      )
     ),
     all.paths && roles(paths),
     ...described,

@@ -1,4 +1,4 @@
 // @ts-check
-/** What exchanges mean, which is part of the first view. */
+/** The meaning of exchanges, which is part of the first view. */
 
 export { meaningOf, showProblem } from "./page.js";

@@ -125,7 +125,7 @@ export async function showForm(view, kind) {
 }
 
 /**
- * What is typed into a form, stored until it is sent: it survives a reload, a
+ * The content of a form, stored until it is sent: it survives a reload, a
  * sign-in, and the way back. Passwords are not stored.
  */
 function draftOf(name, controls, base) {

@@ -25,9 +25,10 @@ export function chaptersOf({ root, properties, operations }) {
     JSON.stringify(operations[method] ?? "").includes(text);
   const names = Object.keys(properties);
   const find = (isIt) => names.find((name) => isIt(properties[name], name));
-  const isText = ({ type, enum: choices, format, writeOnly }) =>
-    [type].flat().includes("string") && !choices && !format && !writeOnly;
-  const text = find((each) => isText(each) && !each.readOnly);
+  const text = find(({ type, enum: choices, format, readOnly, writeOnly }) =>
+    [type].flat().includes("string") && !choices && !format && !readOnly &&
+    !writeOnly
+  );
   const choice = find((each) => each.enum);
   const reference = find((each) => each["x-collection"])?.replace(/_id$/, "");
   const expandable = has("get", '"expand"') && reference;
@@ -53,7 +54,7 @@ export function chaptersOf({ root, properties, operations }) {
         ["PATCH", "201", "Changes what is sent (JSON Merge Patch, RFC 7396)."],
         ["DELETE", "204", "Deletes for good: from then on the URL is 410."],
       ],
-      "RFC 9110 has 200 or 204 for a PUT or PATCH of what exists, and keeps 201 for what is new (section 9.3.4). Here it is 201 since the first version, and the clients of that version must not break. A client that takes every 2xx for success (section 15) need not know it.",
+      "RFC 9110 has 200 or 204 for a PUT or PATCH of what exists, and keeps 201 for what is new (section 9.3.4). Here it has been 201 since the first version, whose clients must not break. A client that takes every 2xx for success (section 15) need not know it.",
     ],
     [
       "paging",
@@ -133,8 +134,5 @@ export function chaptersOf({ root, properties, operations }) {
       `$ curl ${urlOf("tasks_url")} -H 'Authorization: Bearer <token>'`,
     ],
   ];
-  return chapters.filter((each) => each && each.length > 2)
-    .map((each) => /** @type {Chapter} */ (/** @type {unknown} */ (
-      [each].flat().filter((part) => part !== "")
-    )));
+  return /** @type {Chapter[]} */ (chapters.filter(Boolean));
 }

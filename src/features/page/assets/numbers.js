@@ -14,12 +14,13 @@ import {
   parametersOf,
   say,
   send,
+  shape,
   typesOf,
 } from "./page.js";
 
 /** @typedef {import("./page.js").View} View */
 
-/** What can be computed of a property, by their names in the API. */
+/** The aggregates of a property: their names in the API, and for people. */
 const values = {
   avg: "mean",
   sum: "sum",
@@ -35,7 +36,7 @@ function choice(name, title, choices, chosen) {
   return label(title, " ", h("select", { name }, options));
 }
 
-/** What the numbers can be of, and what makes groups: the parameters and what they are called. */
+/** Returns the aggregates and the groups that properties allow: parameters, and their names for people. */
 function choicesOf(properties) {
   const what = [["count", "number of records"]];
   const groups = [];
@@ -101,16 +102,6 @@ const width = 640;
 const height = 160;
 const margin = 4;
 
-/** Creates an element of a drawing. */
-function shape(tag, attributes, ...children) {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    element.setAttribute(name, String(value));
-  }
-  element.append(...children);
-  return element;
-}
-
 /** Draws the numbers as a line over time, or as bars; undefined if there are too few. The table below has them all. @param {View} view */
 export function chart({ url, response: { body } }) {
   const parameters = parametersOf(url);
@@ -121,11 +112,10 @@ export function chart({ url, response: { body } }) {
   );
   if (!by || points.length < 2) return undefined;
   const isTime = /^(?:year|month|day|hour|minute)\(/.test(by);
-  const least = Math.min(0, ...points.map((each) => each[name]));
-  const greatest = Math.max(0, ...points.map((each) => each[name]));
-  const range = greatest - least || 1;
-  const y = (value) =>
-    margin + (height - 2 * margin) * (greatest - value) / range;
+  const numbers = points.map((each) => each[name]);
+  const top = Math.max(0, ...numbers);
+  const range = top - Math.min(0, ...numbers) || 1;
+  const y = (value) => margin + (height - 2 * margin) * (top - value) / range;
   if (isTime) points.sort((one, other) => one[by] < other[by] ? -1 : 1);
   const first = String(points[0][by]);
   const last = String(points.at(-1)[by]);
@@ -155,8 +145,9 @@ export function chart({ url, response: { body } }) {
       ),
     );
   const zero = { x1: 0, x2: width, y1: y(0), y2: y(0) };
-  const text =
-    `${name} by ${by}: ${points.length} values from ${least} to ${greatest}`;
+  const text = `${name} by ${by}: ${numbers.length} values from ${
+    Math.min(...numbers)
+  } to ${Math.max(...numbers)}`;
   return h(
     "figure",
     { class: "chart" },

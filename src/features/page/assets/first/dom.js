@@ -66,19 +66,22 @@ const icons = {
     "M2 19c0-7 4-10 9-10s10 3 10 8c0 1-1 2-3 2H7M8 19c-3 1-6 0-6-2s1-3 3-4V10l2 2 2-2v3c1 1 2 2 2 3 0 2-1 3-3 3ZM17 3h3l-3 3h3",
 };
 
+/** Creates an element of a drawing. @returns {SVGElement} */
+export function shape(tag, attributes, ...children) {
+  const namespace = "http://www.w3.org/2000/svg";
+  const element = document.createElementNS(namespace, tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    element.setAttribute(name, String(value));
+  }
+  element.append(...children);
+  return element;
+}
+
 /** Creates an icon; its meaning must be said beside it. @param {keyof typeof icons} name */
 export function icon(name, size = "16") {
-  const namespace = "http://www.w3.org/2000/svg";
-  const svg = document.createElementNS(namespace, "svg");
-  const path = document.createElementNS(namespace, "path");
-  const attributes = { viewBox: "0 0 24 24", width: size, height: size };
-  for (const [key, value] of Object.entries(attributes)) {
-    svg.setAttribute(key, value);
-  }
-  svg.setAttribute("aria-hidden", "true");
-  path.setAttribute("d", icons[name]);
-  svg.append(path);
-  return svg;
+  const box = { viewBox: "0 0 24 24", width: size, height: size };
+  const path = shape("path", { d: icons[name] });
+  return shape("svg", { ...box, "aria-hidden": "true" }, path);
 }
 
 /** The tag of a method, in its colour. */

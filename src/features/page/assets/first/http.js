@@ -56,7 +56,7 @@ export function parametersOf(url) {
   return new URLSearchParams(new URL(url).search.replaceAll("+", "%2B"));
 }
 
-/** What is stored where the browser stores nothing. @type {Map<string, string>} */
+/** Takes the place of a storage that the browser blocks. @type {Map<string, string>} */
 const memory = new Map();
 
 /** A storage of the browser; to read it throws where site data is blocked. @param {"sessionStorage" | "localStorage"} name */

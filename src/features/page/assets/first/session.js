@@ -58,7 +58,7 @@ export function askPassword() {
     const { token, url } = response.body;
     await changeSession({ token, url });
     dialog.close();
-    // What was pressed is gone when somebody is signed in.
+    // The pressed button is gone when somebody is signed in.
     const place = main.querySelector("#editing input, h1");
     place?.focus({ preventScroll: true });
     say("You are signed in.");

@@ -47,7 +47,7 @@ export function withoutFilters(url, only = -1) {
   return withParameters(url, Object.fromEntries(none));
 }
 
-/** What the operators mean. @type {Record<string, string>} */
+/** The meaning of each operator. @type {Record<string, string>} */
 const names = {
   "": "is",
   ne: "is not",
