@@ -45,7 +45,6 @@ const slow = [
   "test/contract/authorizations.test.ts",
   "test/contract/command-line.test.ts",
   "test/contract/durability.test.ts",
-  "test/contract/searches.test.ts",
 ];
 
 /** How many files run at a time. */

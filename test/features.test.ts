@@ -49,6 +49,7 @@ const traces: Readonly<
   Record<string, { readonly urls: string[]; readonly entries: string[] }>
 > = {
   reserves: { urls: [], entries: [] },
+  "sign-in-limit": { urls: [], entries: [] },
   indexes: { urls: [], entries: [] },
   evolution: { urls: [], entries: [] },
   conditional: { urls: [], entries: [] },

@@ -397,7 +397,7 @@ test("its settings, defaults and features are those of the command help", async 
   }
   const listed = /The features are ([^.]*)\./.exec(readme)?.[1] ?? "";
   const names = Array.from(
-    listed.matchAll(/`(\w+)`/g),
+    listed.matchAll(/`([\w-]+)`/g),
     ([, name = ""]) => name,
   );
   assert.deepEqual(names, featureNames);

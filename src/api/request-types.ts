@@ -73,6 +73,18 @@ export interface RequestedRoute<Context> {
   readonly allow: string;
 }
 
+/**
+ * Runs a sign-in, unless too many have failed. `check` returns undefined if the
+ * password is wrong, and awaits `beforeHash` before it hashes one.
+ *
+ * @throws {ApiError} 42900
+ */
+export type LimitSignIns = <User>(
+  client: string,
+  username: string,
+  check: (beforeHash: () => Promise<void>) => Promise<User | undefined>,
+) => Promise<User | undefined>;
+
 /** The hooks of features that operations call through {@linkcode RequestContext}; at most one feature has each. */
 export interface RequestHooks<Context> {
   /** Returns the address of the client of a request, given that of its connection. */
@@ -97,6 +109,8 @@ export interface RequestHooks<Context> {
   ) => Outcome;
   /** Finds the rows of a list, as {@linkcode Select}. */
   readonly select?: Select;
+  /** Limits how fast passwords can be guessed. */
+  readonly limitSignIns?: LimitSignIns;
 }
 
 /** The condition that a URL, such as `/zoos/7/animals`, imposes on the records of a collection. */

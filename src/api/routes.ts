@@ -17,7 +17,6 @@ import {
   signIn,
   signInForm,
 } from "./accounts/authorizations.ts";
-import { createSignInLimiter } from "./accounts/sign-in-limiter.ts";
 import { users } from "./accounts/users.ts";
 import {
   type Collection,
@@ -169,7 +168,6 @@ function addOwnUser({ add, records, declaration: { roles } }: Api): void {
 function addAuthorizations(api: Api): void {
   const { add, now } = api;
   const records = api.records("authorizations");
-  const limit = createSignInLimiter(now);
   const resource: Resource = {
     records,
     scopeOf: (context) => ({
@@ -184,7 +182,7 @@ function addAuthorizations(api: Api): void {
     ignoresCredentials: true,
     consumes: ["application/json"],
     maxBodyBytes: 8 * 1024,
-    run: (context, _, body) => signIn(context, body, { api, records, limit }),
+    run: (context, _, body) => signIn(context, body, api, records),
   };
   const methods = { GET: list, POST };
   add(

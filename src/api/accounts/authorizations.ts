@@ -27,7 +27,6 @@ import type { Api } from "../feature.ts";
 import type { Records } from "../records/records.ts";
 import type { RequestContext, Result } from "../request-context.ts";
 import { unauthorized } from "./authentication.ts";
-import type { LimitSignIns } from "./sign-in-limiter.ts";
 
 const hour = 60 * 60; // in seconds
 
@@ -87,19 +86,18 @@ export const signInForm = deriveCollection({
 export async function signIn(
   context: RequestContext,
   body: Body,
-  { api: { declaration, signer }, records, limit }: {
-    readonly api: Api;
-    readonly records: Records;
-    readonly limit: LimitSignIns;
-  },
+  { declaration, signer }: Api,
+  records: Records,
 ): Promise<Result> {
   const { table, representation, store, options: { now } } = records;
   const values = foldName(validate(signInForm, body, { store, table }));
-  const user = await limit(
-    context.client,
-    String(values["username"]),
-    (beforeHash) => checkPassword(store, values, context, beforeHash),
-  );
+  const check = (beforeHash?: () => Promise<void>) =>
+    checkPassword(store, values, context, beforeHash);
+  const { limitSignIns } = context.shared.hooks;
+  const user =
+    await (limitSignIns
+      ? limitSignIns(context.client, String(values["username"]), check)
+      : check());
   if (user === undefined || !declaration.roles.grantsOf(user["role"])) {
     // An unknown username is not logged: some type their password there.
     context.auditEvent = {
@@ -150,7 +148,7 @@ async function checkPassword(
   store: Store,
   values: Values,
   context: RequestContext,
-  beforeHash: () => Promise<void>,
+  beforeHash?: () => Promise<void>,
 ): Promise<Document | undefined> {
   const stored = findUser(store, values)?.["password"];
   const isRight = await verifyPassword(

@@ -11,7 +11,7 @@ import {
   type Parameters,
   withoutLimit,
 } from "../../api/query/parameters.ts";
-import { runSearch } from "../../api/query/select.ts";
+import { runSearch } from "../../api/query/search.ts";
 import type { ListedRows } from "../../api/records/reading.ts";
 import type {
   Outcome,

@@ -23,7 +23,8 @@
  */
 
 import type { Page, Scope, Selection } from "../../api/request-context.ts";
-import { runSearch, search, select } from "../../api/query/select.ts";
+import { runSearch, search } from "../../api/query/search.ts";
+import { select } from "../../api/query/select.ts";
 import type { Filter, Query } from "../../api/query/parameters.ts";
 import { toIndexKey } from "../../api/declaration/declaration.ts";
 import type { Row, Table } from "../../store/store.ts";
@@ -67,12 +68,11 @@ export function selectByIndex<T>(
 ): T | Promise<T> {
   const { table, scope, use, requester } = selection;
   const filters = filtersOf(query, scope);
-  if (filters.length === 0 && query.sort.length === 1) {
+  if (filters.length === 0 && query.sort.length === 1 && !scope?.where) {
     const { limit, offset } = query;
-    if (!isReadBackwards(query) || scope?.where || limit === Infinity) {
-      return select(query, selection);
-    }
     const { size: total } = table;
+    if (!isReadBackwards(query)) return select(query, selection);
+    if (limit === Infinity) return scan(lookUp(table, []), query, selection);
     const end = Math.max(total - offset, 0);
     const rows = table.rows(Math.max(end - limit, 0), end).toReversed();
     return use({ rows, total });

@@ -2,10 +2,8 @@
 
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import {
-  createSignInLimiter,
-  type LimitSignIns,
-} from "../../src/api/accounts/sign-in-limiter.ts";
+import type { LimitSignIns } from "../../../src/api/request-types.ts";
+import { createSignInLimiter } from "../../../src/features/sign-in-limit/limiter.ts";
 
 const start = Date.parse("2026-05-05T12:00:00Z");
 

@@ -4,7 +4,8 @@
  */
 
 import { EventEmitter, once } from "node:events";
-import { RateLimiter } from "./rate-limit.ts";
+import type { LimitSignIns } from "../../api/request-types.ts";
+import { RateLimiter } from "../../api/accounts/rate-limit.ts";
 
 /** How often a client may fail to sign in within a minute, and as one user. */
 const maxFailuresPerClient = 50;
@@ -17,7 +18,7 @@ const maxFailuresPerUser = 10;
  *
  * @param now returns milliseconds
  */
-export function createSignInLimiter(now: () => number) {
+export function createSignInLimiter(now: () => number): LimitSignIns {
   const byClient = new RateLimiter(maxFailuresPerClient, now);
   const byUser = new RateLimiter(maxFailuresPerUser, now);
   /** How many passwords are being hashed, by the keys of their limits. */
@@ -76,5 +77,3 @@ export function createSignInLimiter(now: () => number) {
     }
   };
 }
-
-export type LimitSignIns = ReturnType<typeof createSignInLimiter>;

@@ -5,14 +5,14 @@ import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { openDataFolder } from "../../src/data-folder.ts";
-import { sample } from "../collections.ts";
+import { openDataFolder } from "../../../src/data-folder.ts";
+import { sample } from "../../collections.ts";
 import {
   removeFolder,
   type Server,
   start,
   temporaryFolder,
-} from "../harness.ts";
+} from "../../harness.ts";
 
 const count = 20_000;
 let parent: string;
