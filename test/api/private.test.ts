@@ -11,6 +11,7 @@ import { showNdjson } from "../../src/api/formats/ndjson.ts";
 import { listRecords } from "../../src/api/records/reading.ts";
 import { loadSeed } from "../../src/api/seed.ts";
 import { operatorContext } from "../operator.ts";
+import { select } from "../../src/api/query/select.ts";
 import { recordsOf } from "../../src/api/records/local.ts";
 import { openDataFolder } from "../../src/data-folder.ts";
 import { loadFeatures } from "../../src/features.ts";
@@ -304,10 +305,15 @@ describe("private records", () => {
           return await resume(value);
         },
         authenticate: () => actor("editor"),
+        /** As a feature that searches in steps. */
+        select: async (query, selection) => {
+          await Promise.resolve();
+          return await select(query, selection);
+        },
       });
       return context;
     };
-    // Enough of them that a search waits.
+    // Enough of them that an export is read in parts.
     const notes = Array.from(
       { length: 20_000 },
       (_, index) => ["put", "notes", { id: index + 3, text: "of" }] as const,
