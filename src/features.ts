@@ -14,7 +14,7 @@ type Modules = Readonly<
 // With a type, because the list may be empty.
 const modules: Modules = {
   reserves: () => import("./features/reserves/feature.ts"),
-  "sign-in-limit": () => import("./features/sign-in-limit/feature.ts"),
+  "open-network": () => import("./features/open-network/feature.ts"),
   indexes: () => import("./features/indexes/feature.ts"),
   evolution: () => import("./features/evolution/feature.ts"),
   conditional: () => import("./features/conditional/feature.ts"),

@@ -49,7 +49,7 @@ const traces: Readonly<
   Record<string, { readonly urls: string[]; readonly entries: string[] }>
 > = {
   reserves: { urls: [], entries: [] },
-  "sign-in-limit": { urls: [], entries: [] },
+  "open-network": { urls: [], entries: [] },
   indexes: { urls: [], entries: [] },
   evolution: { urls: [], entries: [] },
   conditional: { urls: [], entries: [] },

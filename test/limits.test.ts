@@ -52,7 +52,7 @@ function reported(): Record<string, unknown>[] {
 }
 
 describe("failed sign-ins", () => {
-  const skip = lacks("sign-in-limit");
+  const skip = lacks("open-network");
 
   test(
     "after ten in a minute even the right password is 429, but only from there",

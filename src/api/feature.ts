@@ -6,7 +6,7 @@
 
 import type { Methods, Route, RouteParts } from "./operation.ts";
 import type { Response } from "../http/connection.ts";
-import type { CreateServer } from "../http/server.ts";
+import type { CreateServer, GuardConnections } from "../http/server.ts";
 import type { EtcdOptions } from "../store/shared.ts";
 import type { StoreOptions, TableDeclaration } from "../store/store.ts";
 import type { Roles } from "../auth/access.ts";
@@ -115,6 +115,8 @@ export interface FeatureHooks extends SingleHooks {
 export interface SingleHooks extends RequestHooks<RequestContext> {
   /** Creates a server of node:https instead of one of node:http. */
   readonly createSecureServer?: CreateServer;
+  /** Shares the connections among the clients. */
+  readonly guardConnections?: GuardConnections;
   /** Header fields of every response: name, value, name, value, … */
   readonly serverFields?: readonly string[];
   /** Responds to a request for a URL outside of the base URL. */

@@ -22,7 +22,7 @@ import { networkOf } from "./client-address.ts";
 
 /** The default limits on what a server accepts from its clients. */
 export const defaultLimits = {
-  /** A client beyond this limit is disconnected. */
+  /** A connection beyond this limit is closed. */
   maxConnections: 1000,
   /** While more requests of a connection wait for their responses, no others are received. */
   maxPipelinedRequests: 16,
@@ -32,16 +32,12 @@ export const defaultLimits = {
   headTimeoutMs: 10_000,
   /** How long a connection may be idle after a response: longer than proxies keep theirs (nginx 60 s), or a request could meet its end. One that is needed by others is closed earlier. */
   keepAliveTimeoutMs: 65_000,
-  /** How long a client may read nothing of a response. */
-  readTimeoutMs: 30_000,
-  /** The most bytes in all that wait for their clients to read them. */
-  maxUnreadBytes: 1 << 26,
-  /** How long a client may read nothing if there are more. */
-  unreadTimeoutMs: 3000,
   /** How much of a body that nobody reads is received and dropped. */
   maxDroppedBytes: 1 << 20,
   /** How long a client may take to close the connection after its last response. */
   lingerTimeoutMs: 5000,
+  /** How long a connection may transfer nothing, in either direction, before its response. */
+  silenceTimeoutMs: 120_000,
   /** How often these times are checked. */
   checkIntervalMs: 1000,
 };
@@ -133,9 +129,6 @@ export class Connection {
   isIdle = false;
   /** How many requests node:http holds, with those that are never handled. */
   #held = 0;
-  #readBytes = -1;
-  /** How long the client has read nothing. */
-  idleMs = 0;
 
   constructor(socket: Socket, server: ServerState) {
     this.socket = socket;
@@ -234,56 +227,6 @@ export class Connection {
     );
     socket.once("close", () => clearTimeout(timer));
   }
-
-  /** How many bytes of memory wait for the client to read. */
-  get unreadBytes(): number {
-    const [response] = this.pending;
-    return this.socket.writableLength + (response?.content?.length ?? 0);
-  }
-
-  /**
-   * Notes whether the client has read anything since the last call, of a response
-   * or after it. A time-out of the socket would not do: it counts what the client
-   * sends, such as empty lines.
-   */
-  noteProgress(): void {
-    const { bytesWritten, writableLength } = this.socket;
-    const readBytes = bytesWritten - writableLength;
-    const isWaiting = writableLength === 0 && this.pending.length > 0;
-    const isIdle = !isWaiting && readBytes === this.#readBytes;
-    const { checkIntervalMs } = this.server.limits;
-    this.idleMs = isIdle ? this.idleMs + checkIntervalMs : 0;
-    this.#readBytes = readBytes;
-  }
-}
-
-/**
- * Disconnects the clients that read nothing for too long. If too much waits to
- * be read in all, a few seconds are too long, first for the client that holds
- * most of it; one that reads is never disconnected.
- */
-export function checkReaders({ connections, limits }: ServerState): void {
-  const idle = new Map<string, Connection[]>();
-  for (const connection of connections.values()) {
-    connection.noteProgress();
-    const { client, socket, idleMs } = connection;
-    if (idleMs >= limits.readTimeoutMs) socket.destroy();
-    else if (idleMs >= limits.unreadTimeoutMs) {
-      idle.set(client, [...idle.get(client) ?? [], connection]);
-    }
-  }
-  let total = sumUnread([...connections.values()]);
-  const largestFirst = [...idle.values()]
-    .sort((a, b) => sumUnread(b) - sumUnread(a));
-  for (const group of largestFirst) {
-    if (total <= limits.maxUnreadBytes) break;
-    total -= sumUnread(group);
-    for (const { socket } of group) socket.destroy();
-  }
-}
-
-function sumUnread(connections: readonly Connection[]): number {
-  return connections.reduce((sum, { unreadBytes }) => sum + unreadBytes, 0);
 }
 
 /** A response before it is sent. */

@@ -19,9 +19,7 @@ import {
 } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
-import { networkOf } from "./client-address.ts";
 import {
-  checkReaders,
   Connection,
   defaultLimits,
   type Handler,
@@ -42,6 +40,9 @@ export type CreateServer = (
   options: ServerOptions<typeof IncomingRequest, typeof OutgoingResponse>,
 ) => HttpServer;
 
+/** Closes connections that are needed by others: by listeners that it adds to the server. */
+export type GuardConnections = (server: HttpServer, state: ServerState) => void;
+
 /** Where and how to listen. */
 export interface ListenOptions
   extends Pick<ServerState, "documentationUrl" | "onRawError"> {
@@ -49,6 +50,8 @@ export interface ListenOptions
   readonly port: number;
   /** Creates a server of node:https instead. */
   readonly createSecureServer?: CreateServer;
+  /** Shares the connections among the clients, before the first one is accepted. */
+  readonly guardConnections?: GuardConnections;
   /** More header fields of every response: name, value, name, value, … */
   readonly serverFields?: readonly string[];
   readonly limits?: Partial<ServerLimits>;
@@ -77,7 +80,7 @@ export async function listen(
   handle: Handler,
   { host, port, ...options }: ListenOptions,
 ): Promise<Listener> {
-  const { createSecureServer, serverFields = [] } = options;
+  const { createSecureServer, guardConnections, serverFields = [] } = options;
   const limits = { ...defaultLimits, ...options.limits };
   const connections: ServerState["connections"] = new Map();
   const state: ServerState = {
@@ -102,10 +105,10 @@ export async function listen(
     optimizeEmptyRequests: true, // no stream for an empty body; newer Node only
   };
   const server = (createSecureServer ?? createServer)(serverOptions);
-  const slots: Slots = new Map();
-  server.on("connection", (socket: Socket) => {
-    takeSlot(slots, socket, { max: limits.maxConnections, connections });
-  });
+  server.maxConnections = limits.maxConnections;
+  server.timeout = limits.silenceTimeoutMs;
+  const sockets = trackSockets(server);
+  guardConnections?.(server, state);
   const event = createSecureServer ? "secureConnection" : "connection";
   server.on(event, (socket: Socket) => {
     connections.set(socket, new Connection(socket, state));
@@ -113,7 +116,6 @@ export async function listen(
   passRequests(server, connections);
   server.listen({ port, host, backlog: limits.maxConnections });
   await once(server, "listening"); // throws if the server emits "error" instead
-  const checking = setInterval(checkReaders, limits.checkIntervalMs, state);
   return {
     port: (server.address() as AddressInfo).port, // it is not a pipe
     async close(graceMs, announceMs = 0) {
@@ -121,24 +123,34 @@ export async function listen(
       if (announceMs > 0 && connections.size > 0) await delay(announceMs);
       const closed = once(server.close(), "close");
       const timer = setTimeout(() => {
-        for (const socket of slots.keys()) socket.destroy();
+        for (const socket of sockets) socket.destroy();
       }, graceMs);
       for (const connection of connections.values()) connection.end();
-      endHandshakes(slots, connections);
+      endHandshakes(sockets, connections);
       await closed;
       clearTimeout(timer);
-      clearInterval(checking);
     },
   };
 }
 
+/** Returns the open connections; with TLS, as they are before the handshake. */
+function trackSockets(server: HttpServer): ReadonlySet<Socket> {
+  const sockets = new Set<Socket>();
+  server.on("connection", (socket: Socket) => {
+    sockets.add(socket);
+    socket.on("error", () => {}); // or it would end the process
+    socket.once("close", () => sockets.delete(socket));
+  });
+  return sockets;
+}
+
 /** Ends the connections that are in their TLS handshake. */
 function endHandshakes(
-  slots: Slots,
+  sockets: ReadonlySet<Socket>,
   connections: ServerState["connections"],
 ): void {
   const peers = new Set(Array.from(connections.keys(), peerOf));
-  for (const socket of slots.keys()) {
+  for (const socket of sockets) {
     if (!peers.has(peerOf(socket))) socket.destroy();
   }
 }
@@ -166,50 +178,8 @@ function passRequests(
 }
 
 /** Returns the address and port of the client, which a TLS socket and the one below it have in common. */
-function peerOf({ remoteAddress, remotePort }: Socket): string {
+export function peerOf({ remoteAddress, remotePort }: Socket): string {
   return `${remoteAddress} ${remotePort}`;
-}
-
-/** The open connections, the oldest first, each with the network of its client. */
-type Slots = Map<Socket, string>;
-
-/**
- * Takes a slot for a connection; with TLS, before its handshake. If there are
- * too many, one that has had its last response is closed, or one of the client with
- * the most: the oldest of those that wait for a request, or the oldest, or this
- * one if there is none.
- */
-function takeSlot(
-  slots: Slots,
-  socket: Socket,
-  { max, connections }: Pick<ServerState, "connections"> & {
-    readonly max: number;
-  },
-): void {
-  const client = networkOf(socket.remoteAddress ?? "");
-  slots.set(socket, client);
-  socket.on("error", () => {}); // or it would end the process
-  socket.once("close", () => slots.delete(socket));
-  if (slots.size <= max) return;
-  const counts = new Map<string, number>();
-  for (const each of slots.values()) {
-    counts.set(each, (counts.get(each) ?? 0) + 1);
-  }
-  const idle = new Set<string>();
-  for (const { isIdle, socket } of connections.values()) {
-    if (isIdle) idle.add(peerOf(socket));
-  }
-  const rank = (each: Socket) => {
-    if (!each.writable) return Infinity;
-    const count = counts.get(slots.get(each) ?? "") ?? 0;
-    return idle.has(peerOf(each)) ? count + 0.5 : count;
-  };
-  let closed = socket;
-  for (const each of slots.keys()) {
-    if (rank(each) > rank(closed)) closed = each;
-  }
-  slots.delete(closed);
-  closed.destroy();
 }
 
 /**

@@ -25,7 +25,7 @@ import { type Mutant, mutantsOf } from "./mutants.ts";
 const wholeFiles = [
   ...readdirSync(join(root, "src/auth")).map((name) => `src/auth/${name}`),
   "src/api/accounts/authentication.ts",
-  "src/features/sign-in-limit/limiter.ts",
+  "src/features/open-network/sign-ins.ts",
   "src/api/accounts/users.ts",
 ];
 
@@ -49,7 +49,7 @@ const aboutAccess =
 const allTests = [
   ...readdirSync(join(root, "test/auth")).map((name) => `test/auth/${name}`),
   "test/api/authentication.test.ts",
-  "test/features/sign-in-limit/limiter.test.ts",
+  "test/features/open-network/sign-ins.test.ts",
   "test/api/authorizations.test.ts",
   "test/races.test.ts",
   "test/api/private.test.ts",

@@ -9,11 +9,14 @@ import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { connect, type ConnectionOptions, type TLSSocket } from "node:tls";
 import { promisify } from "node:util";
+import type { Api } from "../../../src/api/feature.ts";
 import { createReader } from "../../../src/cli/command-line.ts";
+import { loadFeatures } from "../../../src/features.ts";
 import { createServerOf } from "../../../src/features/tls/feature.ts";
 import { send } from "../../../src/http/connection.ts";
 import { listen } from "../../../src/http/server.ts";
 import {
+  lacks,
   removeFolder,
   type Server,
   start,
@@ -182,37 +185,45 @@ describe("HTTPS", { skip: !hasOpenssl && "there is no openssl" }, () => {
     },
   );
 
-  test("closes a connection that waits for a request when a newcomer needs its place", async () => {
-    const settings = createReader(new Map(), {
-      TLS_CERT: join(folder, "first.pem"),
-      TLS_KEY: join(folder, "first.key"),
-    });
-    const requests = new EventEmitter();
-    const listener = await listen(
-      (response) => {
-        if (response.req.url === "/slow") requests.emit("slow");
-        else send(response, { status: 200, headers: [], body: "{}" }, []);
-      },
-      {
-        host: "127.0.0.1",
-        port: 0,
-        createSecureServer: createServerOf(settings, () => {}),
-        limits: { maxConnections: 2 },
-      },
-    );
-    const busy = await open(listener.port);
-    busy.write("GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    await once(requests, "slow");
-    const idle = await open(listener.port);
-    await get(idle);
-    const closed = once(idle.on("error", () => {}).resume(), "close");
-    const newcomer = await open(listener.port);
-    assert.match(await get(newcomer), /^HTTP\/1\.1 200 /);
-    await closed;
-    assert.equal(busy.closed, false);
-    for (const socket of [busy, newcomer]) socket.destroy();
-    await listener.close(0);
-  });
+  test(
+    "closes a connection that waits for a request when a newcomer needs its place",
+    {
+      skip: lacks("open-network"),
+    },
+    async () => {
+      const [feature] = await loadFeatures(["open-network"]);
+      const settings = createReader(new Map(), {
+        TLS_CERT: join(folder, "first.pem"),
+        TLS_KEY: join(folder, "first.key"),
+      });
+      const requests = new EventEmitter();
+      const listener = await listen(
+        (response) => {
+          if (response.req.url === "/slow") requests.emit("slow");
+          else send(response, { status: 200, headers: [], body: "{}" }, []);
+        },
+        {
+          host: "127.0.0.1",
+          port: 0,
+          ...feature?.open({ now: Date.now } as Api),
+          createSecureServer: createServerOf(settings, () => {}),
+          limits: { maxConnections: 2 },
+        },
+      );
+      const busy = await open(listener.port);
+      busy.write("GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n");
+      await once(requests, "slow");
+      const idle = await open(listener.port);
+      await get(idle);
+      const closed = once(idle.on("error", () => {}).resume(), "close");
+      const newcomer = await open(listener.port);
+      assert.match(await get(newcomer), /^HTTP\/1\.1 200 /);
+      await closed;
+      assert.equal(busy.closed, false);
+      for (const socket of [busy, newcomer]) socket.destroy();
+      await listener.close(0);
+    },
+  );
 
   test("is not served with files that cannot be used", async () => {
     const file = (name: string) => join(folder, name);

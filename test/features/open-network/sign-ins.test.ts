@@ -3,7 +3,7 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import type { LimitSignIns } from "../../../src/api/request-types.ts";
-import { createSignInLimiter } from "../../../src/features/sign-in-limit/limiter.ts";
+import { createSignInLimiter } from "../../../src/features/open-network/sign-ins.ts";
 
 const start = Date.parse("2026-05-05T12:00:00Z");
 

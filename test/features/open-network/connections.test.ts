@@ -1,0 +1,202 @@
+/** Connections on an open network: who is disconnected if there are too many, or if responses are not read. */
+
+import { strict as assert } from "node:assert";
+import { once } from "node:events";
+import { connect, type Socket } from "node:net";
+import process from "node:process";
+import { describe, test } from "node:test";
+import { guardConnections } from "../../../src/features/open-network/connections.ts";
+import {
+  progressOf,
+  type ReadLimits,
+} from "../../../src/features/open-network/readers.ts";
+import {
+  type OutgoingResponse,
+  type Response,
+  send,
+} from "../../../src/http/connection.ts";
+import { listen, type Listener } from "../../../src/http/server.ts";
+
+const request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+/** Listens, and sends the same response to each request. */
+function serveResponse(
+  response: Partial<Response>,
+  limits: Partial<ReadLimits> & { readonly maxConnections?: number } = {},
+  onResponse: (response: OutgoingResponse) => void = () => {},
+): Promise<Listener> {
+  const { maxConnections = 1000 } = limits;
+  return listen((outgoing) => {
+    onResponse(outgoing);
+    send(outgoing, { status: 200, headers: [], ...response }, []);
+  }, {
+    host: "127.0.0.1",
+    port: 0,
+    limits: { checkIntervalMs: 10, maxConnections },
+    guardConnections: guardConnections(limits),
+  });
+}
+
+/** Asserts that a response is a success. */
+function assertOk(received: unknown): void {
+  assert.match(String(received), /^HTTP\/1\.1 200 /);
+}
+
+describe("a connection", () => {
+  test(
+    "over the limit closes one that waits for a request, if no client has more than another",
+    {
+      skip: process.platform !== "linux",
+    },
+    async () => {
+      const listener = await serveResponse({ body: "{}" }, {
+        maxConnections: 3,
+      });
+      const open = async (last: number, isUsed: boolean) => {
+        const localAddress = `127.0.0.${last}`;
+        const socket = connect({ port: listener.port, localAddress });
+        socket.on("error", () => {});
+        await once(socket, "connect");
+        if (!isUsed) return socket;
+        socket.write(request);
+        await once(socket, "data");
+        return socket;
+      };
+      const fresh = await open(1, false);
+      const [idle, later] = [await open(2, true), await open(3, true)];
+      const newcomer = await open(4, false);
+      await once(idle.resume(), "close");
+      for (const socket of [fresh, later, newcomer]) {
+        socket.write(request);
+        assertOk(await once(socket, "data"));
+        socket.destroy();
+      }
+      await listener.close(0);
+    },
+  );
+
+  test("over the limit closes the oldest of the client that has the most", {
+    skip: process.platform !== "linux", // which has all of 127.0.0.0/8
+  }, async () => {
+    const listener = await serveResponse({ body: "{}" }, { maxConnections: 3 });
+    const sockets: Socket[] = [];
+    for (const last of [1, 1, 1, 2]) {
+      const localAddress = `127.0.0.${last}`;
+      const socket = connect({ port: listener.port, localAddress });
+      await once(socket, "connect");
+      sockets.push(socket);
+    }
+    const [oldest, , , other] = sockets;
+    if (oldest && !oldest.closed) await once(oldest.resume(), "close");
+    other?.write(request);
+    const [received] = other ? await once(other, "data") : [];
+    assertOk(received);
+    assert.deepEqual(
+      sockets.map(({ closed }) => closed),
+      [true, false, false, false],
+    );
+    for (const socket of sockets) socket.destroy();
+    await listener.close(0);
+  });
+
+  test("is closed if only empty lines follow a response", async () => {
+    const listener = await serveResponse({ body: "{}" }, { readTimeoutMs: 50 });
+    const socket = connect(listener.port, "127.0.0.1");
+    socket.on("error", () => {});
+    socket.write(request);
+    const [received] = await once(socket, "data");
+    assertOk(received);
+    const closed = new Promise((resolve) => socket.on("close", resolve));
+    const timer = setInterval(() => socket.write("\r\n"), 1);
+    await closed;
+    clearInterval(timer);
+    await listener.close(0);
+  });
+
+  const large = "x".repeat(32 << 20);
+  const unread: readonly [string, Partial<Response>][] = [
+    ["a large response", { body: large }],
+    ["a stream", {
+      stream: async function* () {
+        for (let at = 0; at < 1000; at++) yield large.slice(0, 1 << 16);
+      },
+    }],
+    ["a live response", {
+      live: async (to) => {
+        to.write(large);
+        await once(to, "close");
+      },
+    }],
+  ];
+  for (const [name, response] of unread) {
+    test(`whose client does not read ${name} is closed`, async () => {
+      let closed: Promise<unknown> | undefined;
+      const listener = await serveResponse(
+        response,
+        { readTimeoutMs: 50 },
+        (outgoing) => closed = once(outgoing, "close"),
+      );
+      const socket = connect(listener.port, "127.0.0.1");
+      socket.on("error", () => {});
+      socket.write(request);
+      await once(socket, "readable");
+      await closed;
+      socket.destroy();
+      await listener.close(0);
+    });
+  }
+
+  test("is closed if it holds most of too much that waits, and reads nothing; never while it reads", async () => {
+    const closed: Promise<unknown>[] = [];
+    const listener = await serveResponse(
+      { body: large },
+      { maxUnreadBytes: 1.5 * large.length, unreadTimeoutMs: 2000 },
+      (outgoing) => closed.push(once(outgoing, "close")),
+    );
+    const { port } = listener;
+    const open = async (localAddress: string) => {
+      const socket = connect({ port, host: "127.0.0.1", localAddress });
+      socket.on("error", () => {}).write(request);
+      await once(socket, "readable");
+      return socket;
+    };
+    // The oldest response, which is read slowly.
+    const reader = await open("127.0.0.1");
+    let isOver = false;
+    closed[0]?.then(() => isOver = true);
+    const reading = setInterval(() => reader.read(), 30);
+    const other = process.platform === "linux" ? "127.0.0.2" : "127.0.0.1";
+    const idle = [await open(other), await open(other), await open(other)];
+    await Promise.all(closed.slice(1));
+    assert.equal(isOver, false);
+    clearInterval(reading);
+    await once(reader.resume(), "end");
+    assert.ok(reader.bytesRead > large.length, `${reader.bytesRead} bytes`);
+    for (const socket of idle) socket.destroy();
+    await listener.close(0);
+  });
+
+  test("is idle only as long as its client reads nothing", () => {
+    const socket = { bytesWritten: 0, writableLength: 0 } as Socket;
+    const connection = { socket, pending: [] as OutgoingResponse[] };
+    let last = progressOf(connection, 1000);
+    const seconds = (count: number, now: Partial<Socket> = {}) => {
+      Object.assign(socket, now);
+      for (let at = 0; at < count; at++) {
+        last = progressOf(connection, 1000, last);
+      }
+      return last.idleMs / 1000;
+    };
+    assert.equal(last.idleMs, 0);
+    assert.equal(seconds(1, { bytesWritten: 1000, writableLength: 1000 }), 1);
+    assert.equal(seconds(29), 30);
+    assert.equal(seconds(1, { writableLength: 999 }), 0); // one byte was read
+    // More is written, nothing read.
+    const more = { bytesWritten: 2000, writableLength: 1999 };
+    assert.equal(seconds(30, more), 30);
+    assert.equal(seconds(1, { writableLength: 0 }), 0);
+    assert.equal(seconds(1), 1); // after the response
+    connection.pending.push({} as OutgoingResponse);
+    assert.equal(seconds(9), 0); // the client waits
+  });
+});
