@@ -3,8 +3,8 @@
  * lines in `src/features.ts`, what is left compiles and keeps its contract.
  *
  * By default, a few tests of the core run with all features deleted. With
- * `WHOLE=1`, all of them run so, and all but the slow ones also run with each
- * feature deleted that is on by default.
+ * `WHOLE=1`, all of them run so, and those of the contract but the slow ones also
+ * run with each feature deleted that is on by default.
  */
 
 import { strict as assert } from "node:assert";
@@ -38,10 +38,6 @@ const quick = [
 
 /** Tests whose subject is not a feature, and which run only with all features deleted. */
 const slow = [
-  "test/api/cascade.test.ts",
-  "test/api/mistakes.test.ts",
-  "test/api/select.test.ts",
-  "test/api/references.test.ts",
   "test/contract/authorizations.test.ts",
   "test/contract/command-line.test.ts",
   "test/contract/durability.test.ts",
@@ -87,8 +83,11 @@ for (const [title, names] of deletions) {
     // Without its setting a feature does nothing, as in all other tests.
     if (names.every((name) => name in withSetting)) return;
     const all = isWhole ? await testsIn(copy) : quick;
+    const isNamed = (file: string) =>
+      names.length > 1 || file.startsWith("test/contract/");
     const skipped = names.length > 1 ? [] : slow;
-    const files = all.filter((file) => !skipped.includes(file)).values();
+    const files = all
+      .filter((file) => isNamed(file) && !skipped.includes(file)).values();
     const worker = async () => {
       for (const file of files) {
         await runInside(copy, [join(build, file.replace(/ts$/, "js"))]);
