@@ -41,6 +41,8 @@ const slow = [
   "test/contract/authorizations.test.ts",
   "test/contract/command-line.test.ts",
   "test/contract/durability.test.ts",
+  "test/contract/order.test.ts",
+  "test/contract/validation.test.ts",
 ];
 
 /** How many files run at a time. */
