@@ -13,7 +13,7 @@ const files = sourceFiles();
 
 /** The features that came after the ratchet, each with a limit of its own: 1,600 was the aim. Deletions are three things: filters, cascades of any size, and retention. */
 const laterFeatures: ReadonlyMap<string, number> = new Map([
-  ["aggregates", 2850],
+  ["aggregates", 2855],
   ["batches", 1600],
   ["deletions", 6400],
   ["expand", 1610],

@@ -56,12 +56,14 @@ function showGroups(
   };
 }
 
-/** Adds aggregates to the GET of a list. */
+/** Adds aggregates to the GET of a list, unless a filter of the collection has the name of their parameters. */
 function withAggregates(GET: Operation, isDeclared: boolean): Operation {
   const { resource, list, parse, produces = ["application/json"] } = GET;
   if (!resource || !list || !parse) return GET;
   const { collection } = resource.records;
   const names = namesOf(collection);
+  const { visibleProperties: filters } = collection;
+  if (filters.has("aggregate") || filters.has("by")) return GET;
   // Of a part of the collection they are the same.
   const isDescribed = isDeclared && !GET.docs?.verb && !resource.parent;
   const parameters = Object.entries(names).map(([name, values]) => ({

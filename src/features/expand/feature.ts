@@ -44,6 +44,7 @@ function referencesOf({ collection }: Records): References {
     visibleProperties.has(property)
   )
     .map((each) => [each.property.replace(/_id$/, ""), each] as const);
+  if (visibleProperties.has("expand")) return new Map();
   return new Map(named.filter(([name]) => !visibleProperties.has(name)));
 }
 
@@ -169,7 +170,7 @@ function readOne(
   return result instanceof Promise ? result.then(add) : add(result);
 }
 
-/** Adds the parameter `expand` to the GET of a list or of a record. */
+/** Adds the parameter `expand` to the GET of a list or of a record, unless a filter of the collection has that name. */
 function withExpand(GET: Operation, api: Api): Operation {
   const { resource, parse, list, docs } = GET;
   const all = resource ? referencesOf(resource.records) : new Map();

@@ -363,4 +363,22 @@ describe("aggregates", () => {
       '{"sensor_id":1,"count":2}\n{"sensor_id":2,"count":1}\n{"sensor_id":null,"count":2}\n',
     );
   });
+
+  test("leave a collection alone that has a property of the name of a parameter", async (t) => {
+    for (const name of ["by", "aggregate"]) {
+      const properties = { [name]: string({ maxLength: 9 }) };
+      const works = { name: "works", singular: "work", access, properties };
+      const app = await startLibrary({
+        declaration: apiOf([collection(works)]),
+      });
+      t.after(() => app.stop());
+      for (const value of ["kim", "lou"]) {
+        await app.send("POST", "works", { [name]: value });
+      }
+      const { body } = await app.send("GET", `works?${name}=kim`);
+      assert.deepEqual(body.map(({ id }) => id), [1]);
+      const other = name === "by" ? "aggregate" : "by";
+      assertError(await app.send("GET", `works?${other}=id`), 40003);
+    }
+  });
 });

@@ -109,6 +109,24 @@ describe("expand", () => {
     );
   });
 
+  test("leaves a filter of its name alone", async (t) => {
+    const app = await startLibrary({
+      declaration: apiOf([
+        collection({
+          name: "parts",
+          singular: "part",
+          access: { read: "anyone", write: "viewer", delete: "viewer" },
+          properties: { expand: name, part_id: optional(reference("parts")) },
+        }),
+      ]),
+    });
+    t.after(() => app.stop());
+    await app.send("POST", "parts", { expand: "part" });
+    await app.send("POST", "parts", { expand: "x", part_id: 1 });
+    const { body } = await app.send("GET", "parts?expand=part");
+    assert.deepEqual(body.map(({ id }) => id), [1]);
+  });
+
   test("shows nothing that the caller could not read", async (t) => {
     const access = { read: "anyone", write: "viewer", delete: "keeper" };
     const app = await startLibrary({
