@@ -16,7 +16,6 @@ import {
   type Parameters,
   parseQuery,
   readParameter,
-  rejectUnknownParameters,
 } from "../../api/query/parameters.ts";
 import { TooManyChanges } from "../../api/records/deleting.ts";
 import type {
@@ -55,13 +54,9 @@ function parseDeletion(
   collection: Collection,
   parameters: Parameters,
 ): Selected {
-  const filters = [...parameters].filter(([name]) => name !== "cascade");
-  if (collection.children.length === 0) {
-    rejectUnknownParameters(
-      parameters,
-      filters.map(([name]) => name),
-    );
-  }
+  const canCascade = collection.children.length > 0;
+  const filters = [...parameters]
+    .filter(([name]) => !canCascade || name !== "cascade");
   const query = parseQuery(collection, new Map(filters));
   const page = filters.find(([name]) => collectionParameters.includes(name));
   if (page) {
@@ -74,6 +69,16 @@ function parseDeletion(
     throw new ApiError(
       40000,
       `A deletion needs a filter, such as ?id:lt=100: it would delete all ${collection.name}.`,
+    );
+  }
+  // A forgotten value, as in ?name:contains=$NAME, must not delete everything.
+  const empty = query.filters.find(({ operator, value }) =>
+    operator !== "eq" && value === ""
+  );
+  if (empty) {
+    throw new ApiError(
+      40004,
+      `The filter "${empty.property.name}:${empty.operator}" of a deletion must have a text: with none it fits nearly all ${collection.name}.`,
     );
   }
   return {
