@@ -126,7 +126,6 @@ export async function listen(
         for (const socket of sockets) socket.destroy();
       }, graceMs);
       for (const connection of connections.values()) connection.end();
-      endHandshakes(sockets, connections);
       await closed;
       clearTimeout(timer);
     },
@@ -142,17 +141,6 @@ function trackSockets(server: HttpServer): ReadonlySet<Socket> {
     socket.once("close", () => sockets.delete(socket));
   });
   return sockets;
-}
-
-/** Ends the connections that are in their TLS handshake. */
-function endHandshakes(
-  sockets: ReadonlySet<Socket>,
-  connections: ServerState["connections"],
-): void {
-  const peers = new Set(Array.from(connections.keys(), peerOf));
-  for (const socket of sockets) {
-    if (!peers.has(peerOf(socket))) socket.destroy();
-  }
 }
 
 /** Passes on the requests of connections, and rejects what is not a request. */
@@ -175,11 +163,6 @@ function passRequests(
     if (!connection || error.code === "ECONNRESET") socket.destroy();
     else rejectBytes(connection, toApiError(error));
   });
-}
-
-/** Returns the address and port of the client, which a TLS socket and the one below it have in common. */
-export function peerOf({ remoteAddress, remotePort }: Socket): string {
-  return `${remoteAddress} ${remotePort}`;
 }
 
 /**

@@ -3,7 +3,7 @@
 import type { Socket } from "node:net";
 import { networkOf } from "../../http/client-address.ts";
 import type { ServerState } from "../../http/connection.ts";
-import { type GuardConnections, peerOf } from "../../http/server.ts";
+import type { GuardConnections } from "../../http/server.ts";
 import { type ReadLimits, watchReaders } from "./readers.ts";
 
 /** Returns the function that guards the connections of a server. */
@@ -60,4 +60,9 @@ function takeSlot(
   }
   slots.delete(closed);
   closed.destroy();
+}
+
+/** Returns the address and port of the client, which a TLS socket and the one below it have in common. */
+function peerOf({ remoteAddress, remotePort }: Socket): string {
+  return `${remoteAddress} ${remotePort}`;
 }
