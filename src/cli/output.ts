@@ -2,8 +2,9 @@
 
 import { once } from "node:events";
 import process from "node:process";
-import { UsageError } from "../usage.ts";
+import { errorCode } from "../store/error.ts";
 import type { Fault } from "../store/store.ts";
+import { CommandError, UsageError } from "../usage.ts";
 
 /** Prints text to standard output, and waits while its buffer is full. */
 export async function print(text: string): Promise<void> {
@@ -38,6 +39,22 @@ export function unknownCollection(
     ? "name a collection"
     : `unknown collection ${JSON.stringify(name)}`;
   return new UsageError(`${command}: ${problem}: one of ${known.join(", ")}`);
+}
+
+/** What the errors of the operating system mean, by their codes. */
+const fileErrors: Readonly<Record<string, string>> = {
+  EACCES: "this user may not access it",
+  EEXIST: "it exists already: name another one",
+  EISDIR: "it is a folder",
+  ENOENT: "there is no such file or folder",
+  ENOTDIR: "it is not a folder",
+};
+
+/** Returns an error that says what is wrong with which file, if that is the reason of another one. */
+export function explainFileError(error: unknown): unknown {
+  const reason = fileErrors[errorCode(error)];
+  const { path } = Object(error);
+  return reason && path ? new CommandError(`${path}: ${reason}`) : error;
 }
 
 const intervalMs = 200;

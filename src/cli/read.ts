@@ -26,7 +26,7 @@ import { Representation } from "../api/representation.ts";
 import { collectionsOf, tablesOf } from "../api/routes.ts";
 import { followDeclaration } from "../data-folder.ts";
 import { CommandError, UsageError } from "../usage.ts";
-import { errorCode, errorText } from "../store/error.ts";
+import { errorCode } from "../store/error.ts";
 import { generationOf } from "../store/log/folder.ts";
 import "../store/memory/exchange.ts";
 import { PackedRow } from "../store/memory/packed-row.ts";
@@ -320,9 +320,7 @@ async function exportAll(settings: CommandSettings, to: string): Promise<void> {
     const lines = toNdjson(new Representation(collection, ""), rows);
     const path = join(to, `${name}.ndjson`);
     const options = { flags: "wx", flush: true } as const;
-    await pipeline(lines, createWriteStream(path, options)).catch((error) => {
-      throw new CommandError(`cannot write ${path}: ${errorText(error)}`);
-    });
+    await pipeline(lines, createWriteStream(path, options));
     await print(`${path}: ${rows.length} ${name}\n`);
   }
 }

@@ -2,6 +2,7 @@
 
 import type { Command, CommandSettings, Feature } from "../api/feature.ts";
 import { UsageError } from "../usage.ts";
+import { explainFileError } from "./output.ts";
 
 const read = () => import("./read.ts");
 const copy = () => import("./backup.ts");
@@ -39,7 +40,13 @@ export async function loadCommand(
   const [, command] = sources
     .flatMap(({ commands = {} }) => Object.entries(commands))
     .find(([each]) => each === name) ?? [];
-  if (command !== undefined) return command;
+  if (command !== undefined) {
+    const [maxArguments, run] = command;
+    return [maxArguments, (...line) =>
+      run(...line).catch((error) => {
+        throw explainFileError(error);
+      })];
+  }
   throw new UsageError(
     `unknown command ${JSON.stringify(name)}: see "zoo-api help"`,
   );

@@ -633,6 +633,32 @@ describe("the command line", { concurrency: 3 }, () => {
     assert.equal(existsSync(folder), false);
   });
 
+  test("a file or folder that a command cannot use is named, with the reason", async (t) => {
+    const folder = await folderFor(t);
+    const path = (name: string) => join(folder, name);
+    await writeFile(path("file"), "");
+    const env = { DATA_DIR: path("store") };
+    const user = ["user", "add", "ada"];
+    await runHere(user, { env, input: `${password}\n` });
+    await runHere(["export", "--to", path("files")], { env });
+    const cases: readonly [string[], string][] = [
+      [["check", "--data-dir", path("none")], "none: there is no such"],
+      [["check", "--data-dir", path("file")], "file: it is not a folder"],
+      [["export", "--to", path("file")], "file: it exists already"],
+      [
+        ["export", "--to", path("files")],
+        "files/zoos.ndjson: it exists already",
+      ],
+    ];
+    for (const [words, problem] of cases) {
+      const { code, stderr } = await runHere(words, { env });
+      assert.equal(code, 1);
+      const line = `zoo-api: ${path(problem)}`;
+      assert.equal(stderr.slice(0, line.length), line);
+      assert.equal(stderr.trimEnd().split("\n").length, 1, stderr);
+    }
+  });
+
   test("users are added, listed and given passwords", async (t) => {
     const folder = join(await folderFor(t), "store");
     const env = { DATA_DIR: folder };

@@ -3,8 +3,8 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import type { Commands, CommandSettings } from "../../api/feature.ts";
-import { errorCode, errorText } from "../../store/error.ts";
-import { CommandError, UsageError } from "../../usage.ts";
+import { errorCode } from "../../store/error.ts";
+import { UsageError } from "../../usage.ts";
 import { print } from "../output.ts";
 
 export const commands: Commands = { init: [1, init] };
@@ -61,7 +61,7 @@ const [before, body] = [
  * Writes a declaration, and the types beside it unless they are there.
  *
  * @throws {UsageError} without a name that ends in .js, .mjs or .ts;
- * {CommandError} if the file exists, or cannot be written
+ * {Error} of the file system, such as EEXIST
  */
 async function init(
   _settings: CommandSettings,
@@ -80,23 +80,13 @@ async function init(
     : `${start}/** @type {${type}} */\nexport default ${body}`;
   const source = new URL(`../../../src/${typesFile}`, import.meta.url);
   const declarations = await readFile(source, "utf8");
-  await write(path, text);
+  await writeFile(path, text, { flag: "wx" });
   const types = join(dirname(path), typesFile);
-  await write(types, declarations).catch((error) => {
-    if (!error.message.endsWith(existing)) throw error;
+  await writeFile(types, declarations, { flag: "wx" }).catch((error) => {
+    if (errorCode(error) !== "EEXIST") throw error;
   });
   await print(
     `wrote ${path}, and ${types} for editors; to serve it:\n` +
       `  zoo-api --collections ${path}\n`,
   );
-}
-
-const existing = "it exists";
-
-/** Writes a new file. */
-async function write(path: string, text: string): Promise<void> {
-  await writeFile(path, text, { flag: "wx" }).catch((error) => {
-    const reason = errorCode(error) === "EEXIST" ? existing : errorText(error);
-    throw new CommandError(`cannot write ${path}: ${reason}`);
-  });
 }

@@ -119,9 +119,7 @@ async function sourcesIn(
   if (args.length > 0) {
     throw new UsageError("import: name files or --from, not both");
   }
-  const files = await readdir(folder).catch((error) => {
-    throw new CommandError(`cannot read ${folder}: ${errorText(error)}`);
-  });
+  const files = await readdir(folder);
   const sources = files.filter((file) => file.endsWith(".ndjson")).sort()
     .map((file) => ({
       collection: file.slice(0, -".ndjson".length),
