@@ -278,11 +278,13 @@ test("a request can be changed and sent again: 428, 406, 304 and 410 are seen", 
   const output = execFileSync("sh", ["-c", curl], { env, stdio: "pipe" });
   assert.match(String(output), /^HTTP\/1\.1 201 /);
   const repeat = async (request: string, status: number) => {
-    await browser.evaluate(`(() => {
+    // The latest exchange, once nothing is being sent.
+    await browser.until(`(() => {
       const first = document.querySelector(".exchange");
       first.open = true;
+      return !!first.querySelector(".repetition") &&
+        !document.querySelector(".repetition [aria-busy]");
     })()`);
-    await browser.until("!!document.querySelector('.exchange .repetition')");
     await browser.evaluate(`(() => {
       const area = document.querySelector(".exchange .repetition textarea");
       area.value = ${JSON.stringify(request)};
