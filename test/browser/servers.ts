@@ -259,6 +259,37 @@ test("times and truth values have controls of their own, also in forms", async (
   assert.equal(await browser.text("#count"), "1 to 1 of 1 record");
 });
 
+test("a property named like a parameter is a filter like any other", async (t) => {
+  const folder = await temporaryFolder();
+  t.after(() => removeFolder(folder));
+  const file = join(folder, "collections.mjs");
+  await writeFile(
+    file,
+    `export default ({ collection, string }) => ({
+      title: "Books", roles: ["reader", "admin"],
+      collections: [collection({
+        name: "books", singular: "book",
+        access: { read: "anyone", write: "reader", delete: "reader" },
+        properties: { by: string({ maxLength: 9 }) },
+      })],
+    })`,
+  );
+  const server = await startFor(t, {
+    env: { COLLECTIONS: file },
+    seed: undefined,
+  });
+  const token = await server.signIn();
+  for (const by of ["Ada", "Kim"]) {
+    await server.request("POST", "/v1/books", { token, json: { by } });
+  }
+  await browser.open(`${server.origin}/v1/books?by=Kim`);
+  assert.equal(await browser.text("#count"), "1 to 1 of 1 record");
+  assert.match(await browser.text(".chip"), /by is Kim/);
+  assert.doesNotMatch(await browser.text(), /Numbers/);
+  await browser.click("Clear");
+  await browser.shown(`${rows} === 2`);
+});
+
 test("a request can be changed and sent again: 428, 406, 304 and 410 are seen", async (t) => {
   const server = await startFor(t, { env: { REQUIRE_IF_MATCH: "1" } });
   await browser.open(`${server.origin}/v1/zoos/2`);

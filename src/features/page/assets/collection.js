@@ -171,14 +171,15 @@ export function updateTable(place, view) {
   return changed;
 }
 
-function empty({ response: { headers }, url, options: { methods, schema } }) {
+function empty(view) {
+  const { response: { headers }, url, options: { methods, schema } } = view;
   if (Number(headers.get("x-total-count")) > 0) {
     return emptyState(
       "There are no records on this page: it is after the last one. ",
       a({ href: withParameters(url, {}) }, "The first page"),
     );
   }
-  if (filtersOf(url).length > 0) return emptyState("No record matches.");
+  if (filtersOf(view).length > 0) return emptyState("No record matches.");
   return emptyState(
     "No records yet.",
     methods.includes("POST") &&

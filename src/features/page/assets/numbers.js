@@ -60,8 +60,9 @@ function choicesOf(properties) {
   return { what, groups };
 }
 
-/** The form that asks for numbers of the records that the view shows. @param {View} view */
+/** The form that asks for numbers of the records that the view shows, if no filter has the name of a parameter of them. @param {View} view */
 export function numbersForm({ url, properties }) {
+  if ("aggregate" in properties || "by" in properties) return undefined;
   const parameters = parametersOf(url);
   const records = withParameters(url, {
     aggregate: undefined,

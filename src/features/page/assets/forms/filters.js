@@ -16,13 +16,15 @@ import {
 } from "../page.js";
 import { textOf, valueControl } from "./controls.js";
 
-/** Parameters of a collection that are not filters. */
+/** Parameters of a collection that are not filters, unless it has a property of that name. */
 const listParameters =
   /^(?:limit|offset|page|per_page|sortby|order|fields|aggregate|by|expand)$/;
 
-/** The filters of a URL: names of parameters and their values. @returns {[string, string][]} */
-export function filtersOf(url) {
-  return [...parametersOf(url)].filter(([name]) => !listParameters.test(name));
+/** The filters of a view: names of parameters and their values. @returns {[string, string][]} */
+export function filtersOf({ url, properties }) {
+  return [...parametersOf(url)].filter(([name]) =>
+    !listParameters.test(name) || name in properties
+  );
 }
 
 /** Returns a URL of the same collection with other parameters, on its first page. */
@@ -40,11 +42,11 @@ export function withParameters(url, changes) {
   return next.href;
 }
 
-/** The same URL without its filters or, if one is named, without that. */
-export function withoutFilters(url, only = -1) {
-  const none = filtersOf(url).filter((_, at) => only < 0 || at === only)
+/** The URL of a view without its filters or, if one is named, without that. */
+export function withoutFilters(view, only = -1) {
+  const none = filtersOf(view).filter((_, at) => only < 0 || at === only)
     .map(([name]) => [name, undefined]);
-  return withParameters(url, Object.fromEntries(none));
+  return withParameters(view.url, Object.fromEntries(none));
 }
 
 /** The meaning of each operator. @type {Record<string, string>} */
@@ -102,7 +104,6 @@ function filterControl(name, schema, suffix, value) {
 
 /** The filters in use as chips, and the button that opens the form with all of them. */
 export function filterForm(view) {
-  const { url } = view;
   const details = h("details", { class: "filters" }, h("summary", "Filter"));
   details.addEventListener("keydown", ({ key }) => {
     if (key !== "Escape") return;
@@ -114,7 +115,7 @@ export function filterForm(view) {
     () => details.append(allFilters(view)),
     { once: true },
   );
-  const chips = filtersOf(url).map(([parameter, value], at) => {
+  const chips = filtersOf(view).map(([parameter, value], at) => {
     const [name = "", operator = ""] = parameter.split(":");
     const isNull = value === "null";
     const said = isNull
@@ -124,7 +125,7 @@ export function filterForm(view) {
       { class: "chip" },
       span(h("code", name), ` ${said}`),
       a({
-        href: withoutFilters(url, at),
+        href: withoutFilters(view, at),
         "aria-label": `Remove the filter ${parameter}`,
       }, icon("close", "14")),
     );
@@ -133,14 +134,13 @@ export function filterForm(view) {
     { class: "row", id: chips.length > 0 && "filtered" },
     chips,
     details,
-    chips.length > 0 && a({ href: withoutFilters(url) }, "Clear"),
+    chips.length > 0 && a({ href: withoutFilters(view) }, "Clear"),
   );
 }
 
 function allFilters(view) {
-  const { url, properties } = view;
-  const used = filtersOf(url);
-  const rows = Object.entries(properties)
+  const used = filtersOf(view);
+  const rows = Object.entries(view.properties)
     .filter(([name, schema]) => !isLink(name, schema) && !schema.writeOnly)
     .flatMap(([name, schema]) => {
       const ofProperty = used.filter(([each]) =>
@@ -155,7 +155,7 @@ function allFilters(view) {
     if (half) return half.row.querySelector("input")?.reportValidity();
     const filters = rows.map(({ read }) => read()).filter(([, value]) => value);
     return navigate(
-      withParameters(withoutFilters(url), Object.fromEntries(filters)),
+      withParameters(withoutFilters(view), Object.fromEntries(filters)),
     );
   };
   return formOf(
