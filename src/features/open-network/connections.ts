@@ -17,8 +17,10 @@ export function guardConnections(
     server.on("connection", (socket: Socket) => {
       takeSlot(slots, socket, maxConnections, state);
     });
-    const timer = setInterval(watchReaders(state, limits), checkIntervalMs);
-    server.once("close", () => clearInterval(timer));
+    server.once("listening", () => {
+      const timer = setInterval(watchReaders(state, limits), checkIntervalMs);
+      server.once("close", () => clearInterval(timer));
+    });
   };
 }
 

@@ -42,7 +42,7 @@ export function watchReaders(
         idle.set(client, [...idle.get(client) ?? [], connection]);
       }
     }
-    let total = sumUnread([...connections.values()]);
+    let total = sumUnread(connections.values());
     const largestFirst = [...idle.values()]
       .sort((a, b) => sumUnread(b) - sumUnread(a));
     for (const group of largestFirst) {
@@ -65,10 +65,7 @@ interface Progress {
  * sends, such as empty lines.
  */
 export function progressOf(
-  { socket: { bytesWritten, writableLength }, pending }: Pick<
-    Connection,
-    "socket" | "pending"
-  >,
+  { socket: { bytesWritten, writableLength }, pending }: Connection,
   intervalMs: number,
   last: Progress = { readBytes: -1, idleMs: 0 },
 ): Progress {
@@ -79,7 +76,7 @@ export function progressOf(
 }
 
 /** Returns how many bytes of memory wait for clients to read. */
-function sumUnread(connections: readonly Connection[]): number {
+function sumUnread(connections: Iterable<Connection>): number {
   let sum = 0;
   for (const { socket, pending: [response] } of connections) {
     sum += socket.writableLength + (response?.content?.length ?? 0);

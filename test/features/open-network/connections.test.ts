@@ -11,6 +11,7 @@ import {
   type ReadLimits,
 } from "../../../src/features/open-network/readers.ts";
 import {
+  type Connection,
   type OutgoingResponse,
   type Response,
   send,
@@ -178,7 +179,8 @@ describe("a connection", () => {
 
   test("is idle only as long as its client reads nothing", () => {
     const socket = { bytesWritten: 0, writableLength: 0 } as Socket;
-    const connection = { socket, pending: [] as OutgoingResponse[] };
+    const pending: OutgoingResponse[] = [];
+    const connection = { socket, pending } as unknown as Connection;
     let last = progressOf(connection, 1000);
     const seconds = (count: number, now: Partial<Socket> = {}) => {
       Object.assign(socket, now);
@@ -196,7 +198,7 @@ describe("a connection", () => {
     assert.equal(seconds(30, more), 30);
     assert.equal(seconds(1, { writableLength: 0 }), 0);
     assert.equal(seconds(1), 1); // after the response
-    connection.pending.push({} as OutgoingResponse);
+    pending.push({} as OutgoingResponse);
     assert.equal(seconds(9), 0); // the client waits
   });
 });
