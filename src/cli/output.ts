@@ -45,16 +45,15 @@ export function unknownCollection(
 const fileErrors: Readonly<Record<string, string>> = {
   EACCES: "this user may not access it",
   EEXIST: "it exists already: name another one",
-  EISDIR: "it is a folder",
   ENOENT: "there is no such file or folder",
   ENOTDIR: "it is not a folder",
 };
 
-/** Returns an error that says what is wrong with which file, if that is the reason of another one. */
-export function explainFileError(error: unknown): unknown {
+/** Throws an error again, as one that says what is wrong with which file if that is its reason. */
+export function explainFileError(error: unknown): never {
   const reason = fileErrors[errorCode(error)];
   const { path } = Object(error);
-  return reason && path ? new CommandError(`${path}: ${reason}`) : error;
+  throw reason && path ? new CommandError(`${path}: ${reason}`) : error;
 }
 
 const intervalMs = 200;

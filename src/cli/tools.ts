@@ -42,10 +42,7 @@ export async function loadCommand(
     .find(([each]) => each === name) ?? [];
   if (command !== undefined) {
     const [maxArguments, run] = command;
-    return [maxArguments, (...line) =>
-      run(...line).catch((error) => {
-        throw explainFileError(error);
-      })];
+    return [maxArguments, (...line) => run(...line).catch(explainFileError)];
   }
   throw new UsageError(
     `unknown command ${JSON.stringify(name)}: see "zoo-api help"`,

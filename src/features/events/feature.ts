@@ -313,8 +313,14 @@ export const feature: Feature = {
     const nextTurn = () => lastTurn = lastTurn.then(() => nextTick());
     const encoded: Encoded = new WeakMap();
     const deletions: Source["deletions"] = new Map();
-    const state = { feed, encoded, nextTurn, deletions, rollbacks: 0 };
-    const source = { ...api, ...state };
+    const source = {
+      ...api,
+      feed,
+      encoded,
+      nextTurn,
+      deletions,
+      rollbacks: 0,
+    };
     for (const { table } of api.served) followDeletions(source, table);
     const GET: Operation = {
       access: api.declaration.roles.lowest,
