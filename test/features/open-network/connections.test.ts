@@ -202,3 +202,17 @@ describe("a connection", () => {
     assert.equal(seconds(9), 0); // the client waits
   });
 });
+
+test("a port in use leaves no timer behind", async () => {
+  const listener = await serveResponse({ body: "{}" });
+  const timers = () =>
+    process.getActiveResourcesInfo().filter((each) => each === "Timeout");
+  const before = timers();
+  const options = { host: "127.0.0.1", port: listener.port };
+  await assert.rejects(
+    listen(() => {}, { ...options, guardConnections: guardConnections() }),
+    { code: "EADDRINUSE" },
+  );
+  assert.deepEqual(timers(), before);
+  await listener.close(0);
+});
