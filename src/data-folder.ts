@@ -7,7 +7,6 @@ import {
   type OpenedDeclaration,
   rulesOf,
 } from "./api/declaration/remembered.ts";
-import { reservedCollectionNames } from "./api/declaration/reserved-names.ts";
 import type { Feature } from "./api/feature.ts";
 import { collectionsOf, tablesOf } from "./api/routes.ts";
 import { CommandError } from "./usage.ts";
@@ -73,7 +72,6 @@ export function followDeclaration(
   opened: OpenedDeclaration,
   adaptRecords?: Feature["adaptRecords"],
 ): boolean {
-  refuseOtherApi(opened);
   if (adaptRecords) return adaptRecords(opened);
   const { collections, store, apply } = opened;
   const names = Object.fromEntries(rulesOf(collections));
@@ -84,11 +82,8 @@ export function followDeclaration(
     return false;
   }
   const former = Object(remembered?.["names"]);
-  // Version 0.2.0 did not say how texts are compared.
-  const withoutText = (rules = "") => rules.replace(/,"text":"[^"]*"/, "");
-  const changed = Object.keys({ ...names, ...former }).filter((name) =>
-    names[name] !== former[name] && withoutText(names[name]) !== former[name]
-  );
+  const changed = Object.keys({ ...names, ...former })
+    .filter((name) => names[name] !== former[name]);
   if (changed.length === 0) return false;
   const others = changed.length > 10 ? ` and ${changed.length - 10} more` : "";
   throw new CommandError(
@@ -97,27 +92,6 @@ export function followDeclaration(
     }${others} is not the one with which the data folder was last served; nothing was changed: ` +
       "start the server with it once, with the feature evolution, " +
       "or name the other file with --collections",
-  );
-}
-
-/** Refuses an API that has none of the collections of the folder: it would hide all that is stored. */
-function refuseOtherApi({ collections, store }: OpenedDeclaration): void {
-  const remembered = store.table(declarationTable).get(1)?.document;
-  const { names = {}, newNames = {} } = Object(remembered);
-  const isOwn = (name: string) =>
-    !name.includes(".") && !reservedCollectionNames.includes(name);
-  const stored = Object.keys(names).filter(isOwn);
-  const declared = collections.filter(({ name }) => isOwn(name));
-  const isKnown = declared.some(({ name, renamed }) =>
-    store.table(name).lastId > 0 || // hidden meanwhile
-    [name, renamed, newNames[name]].some((each) => stored.includes(each))
-  );
-  if (isKnown || stored.length === 0) return;
-  throw new CommandError(
-    `the data folder has ${stored.join(", ")}, but the declaration has ${
-      declared.map(({ name }) => name).join(", ")
-    }: nothing that is stored would be served, and nothing was changed; ` +
-      "name the declaration of the folder with --collections, or another folder with --data-dir",
   );
 }
 

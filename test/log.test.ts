@@ -130,6 +130,9 @@ test("prints what precedes damage, and ignores a torn write", async (t) => {
   await writeFile(file, `${whole}{"crc":"01234567","se`);
   const all = await logOf(folder, "zoos/1");
   assert.equal(all.match(/\n/g)?.length, 3);
+  const none = await runHere(["log", "--user", "kim", "--data-dir", folder]);
+  assert.deepEqual([none.code, none.stdout], [0, ""]);
+  assert.equal(none.stderr, "log: there are no such changes\n");
 
   await writeFile(file, whole.replace("Bonn", "Born"));
   const damaged = await runHere(["log", "--data-dir", folder]);
@@ -147,7 +150,9 @@ for (
       ["log", "lions"],
       /^zoo-api: log: unknown collection "lions": one of zoos/,
     ],
-    [["log", "zoos/07"], /^zoo-api: log: unknown collection "zoos\/07"/],
+    [["log", "zoos/07"], /log: "zoos\/07" names no record: use zoos\/7\n/],
+    [["log", "zoos/"], /log: "zoos\/" names no record/],
+    [["log", "zoos/1/2"], /log: "zoos\/1\/2" names no record/],
     [["log", "authorizations"], /unknown collection "authorizations"/],
     [["log", "zoos", "1"], /unexpected argument "1"/],
     [["export", "zoos", "--user", "kim"], /--user is only allowed with log/],

@@ -5,6 +5,7 @@ import { rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
+import { startApplication } from "./application.ts";
 import {
   adminPassword,
   type Answer,
@@ -19,6 +20,50 @@ import {
   start,
   temporaryFolder,
 } from "./harness.ts";
+
+test("no request leaves a listener of the store behind", async (t) => {
+  const { store, token, request, stop } = await startApplication();
+  t.after(stop);
+  const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
+  const ndjson = { accept: "application/x-ndjson" };
+  const countListeners = () => [
+    store.advanceListeners.size,
+    store.memory?.onTight.size,
+    ...Array.from(store.tables.values(), ({ listeners }) => listeners.size),
+  ];
+  const useEverything = async () => {
+    const { body: { id } } = await request("POST", "/v1/zoos", {
+      token,
+      json: zoo,
+    });
+    const animal = { zoo_id: id, animal_type_id: 7, name: "Momo" };
+    for (
+      const [method, path, options] of [
+        ["POST", `/v1/zoos/${id}/animals`, { json: animal }],
+        ["POST", "/v1/animals", { json: [animal, animal] }],
+        ["PATCH", `/v1/zoos/${id}`, { json: { city: "Berlin" } }],
+        ["GET", "/v1/animals?expand=zoo&sortby=-name", {}],
+        ["GET", "/v1/animals?expand=zoo", {}],
+        ["GET", "/v1/animals?expand=zoo", { headers: ndjson }],
+        ["GET", "/v1/animals?name:contains=om&sortby=name", {}],
+        ["GET", "/v1/animals?by=zoo_id&aggregate=count", {}],
+        ["GET", `/v1/zoos/${id}/animals?fields=name`, { headers: ndjson }],
+        ["OPTIONS", "/v1/animals", {}],
+        ["GET", "/v1/openapi.json", {}],
+        ["DELETE", "/v1/animals?name=Momo", {
+          headers: { prefer: "wait=10" },
+        }],
+        ["DELETE", `/v1/zoos/${id}?cascade=true`, {}],
+      ] as const
+    ) {
+      await request(method, path, { token, ...options });
+    }
+  };
+  await useEverything();
+  const before = countListeners();
+  for (let n = 0; n < 3; n++) await useEverything();
+  assert.deepEqual(countListeners(), before);
+});
 
 const heap = (mebibytes: number) => `--max-old-space-size=${mebibytes}`;
 

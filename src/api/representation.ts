@@ -1,12 +1,11 @@
 /**
  * The representation of records: their properties, then the URLs derived from
- * them; as JSON, and as a JSON Schema. The text of a record is serialized when
- * it is first read, and cached in the row.
+ * them; as JSON, and as a JSON Schema.
  */
 
 import { Buffer } from "node:buffer";
 import type { Response } from "../http/connection.ts";
-import type { Document, Memory, Row, Table } from "../store/store.ts";
+import type { Document, Row } from "../store/store.ts";
 import {
   type Collection,
   type NamedProperty,
@@ -18,15 +17,6 @@ import type { Json, JsonSchema } from "./declaration/properties.ts";
 /** The length from which a list is sent in parts, and of these parts, in characters: so it takes memory only as its client reads it. */
 const partLength = 1 << 16;
 
-/** How much of each collection is cached at most, in characters: 50,000 records of 400. */
-const maxCachedLength = 40_000_000;
-
-/** The memory that a cached text takes at most besides its characters, also in characters. */
-const cachedRowLength = 400;
-
-/** The memory that bounds the cached texts. */
-type CacheMemory = Pick<Memory, "limit" | "isTight" | "onTight">;
-
 /** Serializes the records of one collection. */
 export class Representation {
   readonly #collection: Collection;
@@ -34,30 +24,12 @@ export class Representation {
   readonly #properties: readonly NamedProperty[];
   readonly #names: readonly string[];
   readonly #urlProperties: readonly UrlProperty[];
-  readonly #memory: CacheMemory | undefined;
-  readonly #maxCachedLength: number;
-  readonly #table: Pick<Table, "get"> | undefined;
-  /** The records that have a cached text. Not the rows, which live only until they are replaced. */
-  #cachedIds: number[] = [];
-  #cachedLength = 0;
+  /** Returns a record as an element of a list. The feature indexes replaces it by one that keeps the texts. */
+  asListItem: (row: Row) => string = ({ document }) => this.serialize(document);
 
-  /**
-   * @param prefix the beginning of every URL: `/v1/`, possibly after an origin
-   * @param table has the records whose texts are cached
-   * @param memory bounds what is cached
-   */
-  constructor(
-    collection: Collection,
-    prefix: string,
-    table?: Pick<Table, "get">,
-    memory?: CacheMemory,
-  ) {
+  /** @param prefix the beginning of every URL: `/v1/`, possibly after an origin */
+  constructor(collection: Collection, prefix: string) {
     this.#collection = collection;
-    this.#table = table;
-    this.#memory = memory;
-    const { limit = Infinity } = memory ?? {};
-    this.#maxCachedLength = Math.min(maxCachedLength, limit / 16);
-    memory?.onTight.add(() => this.#dropCache());
     this.#url = prefix + collection.name;
     this.#properties = [...collection.visibleProperties.values()];
     this.#names = [...collection.visibleProperties.keys()];
@@ -70,28 +42,6 @@ export class Representation {
   /** Returns the URL of a record. */
   url(id: number): string {
     return `${this.#url}/${id}`;
-  }
-
-  /** Returns a record as an element of a list; caches its text, and drops all cached texts if they take too much. */
-  asListItem(row: Row): string {
-    if (row.cached !== undefined) return row.cached.text;
-    const text = this.serialize(row.document);
-    if (this.#memory?.isTight) return text;
-    const length = text.length + cachedRowLength;
-    if (this.#cachedLength + length > this.#maxCachedLength) this.#dropCache();
-    this.#cachedLength += length;
-    this.#cachedIds.push(row.document.id);
-    row.cached = { text };
-    return text;
-  }
-
-  #dropCache(): void {
-    for (const id of this.#cachedIds) {
-      const row = this.#table?.get(id);
-      if (row) row.cached = undefined;
-    }
-    this.#cachedIds = [];
-    this.#cachedLength = 0;
   }
 
   /**
@@ -136,7 +86,7 @@ export class Representation {
     return JSON.stringify(shown);
   }
 
-  /** Returns a record as an element of a list, without caching its text. */
+  /** Returns a record as JSON, without its link. */
   serialize(document: Document): string {
     return JSON.stringify(this.#toObject(document));
   }

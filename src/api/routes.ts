@@ -102,10 +102,14 @@ export function buildRoutes(
     parts.set(pattern, route);
     if (name !== undefined) urls[name] = base.origin + pattern;
   };
+  const all = new Map(Array.from(
+    collections,
+    ([name, each]) => [name, new Records(each, { ...options, prefix })],
+  ));
   const records = (name: string) => {
-    const collection = collections.get(name);
-    if (collection === undefined) throw new Error(`No collection ${name}`);
-    return new Records(collection, { ...options, prefix });
+    const found = all.get(name);
+    if (found === undefined) throw new Error(`No collection ${name}`);
+    return found;
   };
   const served = [...declaration.collections.map(({ name }) => name), "users"]
     .map(records);

@@ -342,9 +342,12 @@ async function logCommand(
   const user = settings.flags.get("user");
   const derived = collectionsOf(await settings.loadApi());
   derived.delete("authorizations");
-  const [, name = ""] = /^(\w+)(?:\/[1-9]\d*)?$/.exec(target ?? "") ?? [];
+  const [name = "", ...id] = target?.split("/") ?? [];
   if (target !== undefined && !derived.has(name)) {
-    throw unknownCollection("log", target, [...derived.keys()]);
+    throw unknownCollection("log", name, [...derived.keys()]);
+  }
+  if (id.length > 0 && !/^[1-9]\d*$/.test(id.join("/"))) {
+    throw new UsageError(`log: "${target}" names no record: use ${name}/7`);
   }
   // By sequence number, because the folder is read again if a server removes a
   // log.
@@ -383,6 +386,9 @@ async function logCommand(
   const { refusal } = await readStore(settings, { onTransaction });
   for (const text of changes.values()) await print(text);
   if (refusal !== undefined) throw refusal;
+  if (changes.size === 0) {
+    process.stderr.write("log: there are no such changes\n");
+  }
 }
 
 /** Lists the new values of the properties that differ, also of those that are no longer declared, but only the name of a secret. */

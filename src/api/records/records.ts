@@ -73,12 +73,7 @@ export class Records {
     this.options = options;
     this.store = options.store;
     this.table = this.store.table(collection.name);
-    this.representation = new Representation(
-      collection,
-      options.prefix,
-      this.table,
-      this.store.memory,
-    );
+    this.representation = new Representation(collection, options.prefix);
   }
 
   /**

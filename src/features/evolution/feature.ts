@@ -9,7 +9,10 @@ import {
   findMisfits,
   type Misfit,
 } from "../../api/declaration/misfits.ts";
-import type { OpenedDeclaration } from "../../api/declaration/remembered.ts";
+import {
+  declarationTable,
+  type OpenedDeclaration,
+} from "../../api/declaration/remembered.ts";
 import { reservedCollectionNames } from "../../api/declaration/reserved-names.ts";
 import type { Feature } from "../../api/feature.ts";
 import "../../store/memory/exchange.ts";
@@ -23,10 +26,12 @@ export const feature: Feature = { adaptRecords, open: () => {} };
  * Adapts the stored records to a declaration.
  *
  * @returns whether names were exchanged
- * @throws {CommandError} if records do not fit, or a renaming would hide others;
+ * @throws {CommandError} if it is that of another API, records do not fit, or a
+ * renaming would hide others;
  * the caller then rolls back
  */
 function adaptRecords(opened: OpenedDeclaration): boolean {
+  refuseOtherApi(opened);
   let isRenamed = false;
   const apply = (mutation: Mutation) => {
     isRenamed ||= mutation[0] === "rename";
@@ -36,6 +41,27 @@ function adaptRecords(opened: OpenedDeclaration): boolean {
   const misfits = findMisfits(opened.collections, opened.store);
   if (misfits.length > 0) throw new CommandError(explainMisfits(misfits));
   return isRenamed;
+}
+
+/** Refuses an API that has none of the collections of the folder: it would hide all that is stored. */
+function refuseOtherApi({ collections, store }: OpenedDeclaration): void {
+  const remembered = store.table(declarationTable).get(1)?.document;
+  const { names = {}, newNames = {} } = Object(remembered);
+  const isOwn = (name: string) =>
+    !name.includes(".") && !reservedCollectionNames.includes(name);
+  const stored = Object.keys(names).filter(isOwn);
+  const declared = collections.filter(({ name }) => isOwn(name));
+  const isKnown = declared.some(({ name, renamed }) =>
+    store.table(name).lastId > 0 || // hidden meanwhile
+    [name, renamed, newNames[name]].some((each) => stored.includes(each))
+  );
+  if (isKnown || stored.length === 0) return;
+  throw new CommandError(
+    `the data folder has ${stored.join(", ")}, but the declaration has ${
+      declared.map(({ name }) => name).join(", ")
+    }: nothing that is stored would be served, and nothing was changed; ` +
+      "name the declaration of the folder with --collections, or another folder with --data-dir",
+  );
 }
 
 /** Explains why a store cannot be opened with a declaration, and what to do. */

@@ -12,7 +12,6 @@ let slabEnd = 0;
 /** A row whose document is kept as JSON outside of V8's heap, and parsed each time it is read. */
 export class PackedRow implements Row {
   readonly seq: number;
-  cached: undefined;
   readonly #slab: Buffer;
   readonly #start: number;
   readonly #end: number;

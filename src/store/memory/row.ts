@@ -19,18 +19,11 @@ export type Document = { readonly id: number } & {
   readonly [property: string]: Json;
 };
 
-/** The cached representation of a record. */
-export interface CachedText {
-  readonly text: string;
-}
-
 /** One version of a document. A class, not an object literal, so that all rows have the same hidden class. */
 export class Row {
   readonly document: Document;
   /** The sequence number of its last change; of a row read from a snapshot, that of the snapshot. */
   readonly seq: number;
-  /** Where the API caches the record's JSON text; the store does not use it. */
-  cached: CachedText | undefined = undefined;
 
   constructor(document: Document, seq: number) {
     this.document = document;

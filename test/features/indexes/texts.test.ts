@@ -1,15 +1,16 @@
-/** Texts of records that are cached for lists. */
+/** Texts of records that are kept for lists. */
 
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { deriveCollections } from "../../src/api/declaration/declaration.ts";
-import { Representation } from "../../src/api/representation.ts";
-import { collections } from "../collections.ts";
-import type { Document, Row } from "../../src/store/memory/row.ts";
-import { WritableTable } from "../../src/store/memory/table.ts";
+import { deriveCollections } from "../../../src/api/declaration/declaration.ts";
+import { Representation } from "../../../src/api/representation.ts";
+import { keepTexts } from "../../../src/features/indexes/texts.ts";
+import { collections } from "../../collections.ts";
+import type { Document, Row } from "../../../src/store/memory/row.ts";
+import { WritableTable } from "../../../src/store/memory/table.ts";
 
 setFlagsFromString("--expose-gc");
 const collectGarbage: () => void = runInNewContext("gc");
@@ -18,7 +19,6 @@ const collectGarbage: () => void = runInNewContext("gc");
 class CountedRow implements Row {
   readonly bytes = 0;
   readonly seq = 1;
-  cached: Row["cached"] = undefined;
   reads = 0;
   readonly #document: Document;
 
@@ -32,11 +32,11 @@ class CountedRow implements Row {
   }
 }
 
-test("forty million characters of records are cached, and then all of them are dropped", () => {
+test("forty million characters of records are kept, and then all of them are dropped", () => {
   const zoos = deriveCollections(collections).get("zoos");
   assert.ok(zoos);
-  const table = { get: (id: number) => rows[id - 1] };
-  const representation = new Representation(zoos, "/v1/", table);
+  const representation = new Representation(zoos, "/v1/");
+  keepTexts(representation);
   const name = "a".repeat(100_000);
   const created_at = "2026-05-05T12:00:00.000Z";
   // With its other properties each takes a little more than 100,000 characters.
@@ -44,31 +44,31 @@ test("forty million characters of records are cached, and then all of them are d
     { length: 398 },
     (_, at) => new CountedRow({ id: at + 1, name, created_at }),
   );
-  const isCached = (row: CountedRow) => {
+  const isKept = (row: CountedRow) => {
     const { reads } = row;
     const text = representation.asListItem(row);
     assert.match(text, /^\{"id":\d+,"name":"aaa/);
     return row.reads === reads;
   };
-  for (const row of rows) assert.equal(isCached(row), false);
+  for (const row of rows) assert.equal(isKept(row), false);
   const last = rows.pop();
   assert.ok(last);
   assert.equal(
-    isCached(last),
+    isKept(last),
     true,
     "the last one does not fit beside the others",
   );
-  for (const row of rows.slice(0, 390)) assert.equal(isCached(row), false);
-  for (const row of rows.slice(0, 390)) assert.equal(isCached(row), true);
+  for (const row of rows.slice(0, 390)) assert.equal(isKept(row), false);
+  for (const row of rows.slice(0, 390)) assert.equal(isKept(row), true);
 });
 
-test("nothing is cached while the memory is tight", () => {
+test("nothing is kept while the memory is tight", () => {
   const zoos = deriveCollections(collections).get("zoos");
   assert.ok(zoos);
   const memory = { limit: 1e9, isTight: false, onTight: new Set<() => void>() };
   const row = new CountedRow({ id: 1, name: "Artis" });
-  const table = { get: () => row };
-  const representation = new Representation(zoos, "/v1/", table, memory);
+  const representation = new Representation(zoos, "/v1/");
+  keepTexts(representation, memory);
   const reads = () => {
     const before = row.reads;
     representation.asListItem(row);
@@ -82,21 +82,22 @@ test("nothing is cached while the memory is tight", () => {
   assert.ok(reads() > 0);
 });
 
-test("a cached text does not outlive its record", async () => {
+test("a kept text does not outlive its record", async () => {
   const zoos = deriveCollections(collections).get("zoos");
   assert.ok(zoos);
   const table = new WritableTable({ name: "zoos" });
-  const representation = new Representation(zoos, "/v1/", table);
+  const representation = new Representation(zoos, "/v1/");
+  keepTexts(representation);
   const created_at = "2026-05-05T12:00:00.000Z";
-  const cache = (name: string) => {
+  const keep = (name: string) => {
     table.put({ id: 1, name, created_at }, 1);
     const [row] = table.rows();
     assert.ok(row);
     representation.asListItem(row);
     return new WeakRef(row);
   };
-  const replaced = cache("Old");
-  const current = cache("New");
+  const replaced = keep("Old");
+  const current = keep("New");
   await nextTurn(); // a WeakRef holds its object until the end of the turn
   collectGarbage();
   assert.equal(replaced.deref(), undefined);
