@@ -20,6 +20,7 @@ import { Random } from "./random.ts";
 import type { SimulationReport } from "./scene.ts";
 import { injected, simulate, simulateDefect } from "./simulation.ts";
 import { everyOperation, everyStep, fullStarts } from "./steps.ts";
+import { taskRounds } from "./tasks.ts";
 
 const { values } = parseArgs({
   options: {
@@ -32,6 +33,7 @@ const { values } = parseArgs({
     "lock-rounds": { type: "string" },
     "full-disks": { type: "string" },
     "full-memory": { type: "string" },
+    tasks: { type: "string" },
     seed: { type: "string" },
   },
 });
@@ -170,6 +172,11 @@ async function once(turn: number): Promise<void> {
   if (memory > 0) {
     const options = { folder: folder(), rounds: memory, seed: seed + turn };
     await fullMemory({ ...options, say });
+  }
+  const tasks = number(values.tasks, 3);
+  if (tasks > 0) {
+    const options = { folder: folder(), rounds: tasks, seed: seed + turn };
+    await taskRounds({ ...options, say });
   }
   const damaged = number(values.corruptions, 3000);
   if (damaged > 0) await corruptions(damaged);
