@@ -13,16 +13,18 @@ export class CommandError extends Error {
   override readonly name = "CommandError";
 }
 
+const utf8 = new TextDecoder("utf-8", { fatal: true });
+
 /** Reads the file that a setting names, without a byte-order mark and the newline at its end. */
 export function readText(name: string, file: string): string {
   try {
-    return readFileSync(file, "utf8").replace(/^\ufeff|\r?\n$/g, "");
+    return utf8.decode(readFileSync(file)).replace(/\r?\n$/, "");
   } catch (error) {
     const path = JSON.stringify(file);
     throw new UsageError(
       `${name}: cannot read ${path} (${
         errorCode(error)
-      }): it must be a readable file`,
+      }): it must be a readable file of UTF-8 text`,
     );
   }
 }

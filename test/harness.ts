@@ -373,7 +373,7 @@ export function moduleOf(code: string): string {
 /** Options for running a program until it ends. */
 export interface RunOptions {
   readonly env?: Readonly<Record<string, string>>;
-  readonly input?: string;
+  readonly input?: string | Uint8Array;
   readonly cwd?: string;
 }
 

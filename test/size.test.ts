@@ -32,16 +32,20 @@ function tokensOf(isCounted: (path: string) => boolean): number {
 const isOf = (feature: string) => (path: string) =>
   path.startsWith(`features/${feature}/`);
 
-/** The lowest numbers that were ever reached. */
+/**
+ * The lowest numbers that were ever reached; the second one but for 2,700 tokens,
+ * with which an import that ends in any way leaves no record half done, and a
+ * repair gives no id twice.
+ */
 const ratchets: readonly [
   what: string,
   lowest: number,
   isCounted: (path: string) => boolean,
 ][] = [
-  ["a server without features loads", 53_581, (path) => kernel.has(path)],
+  ["a server without features loads", 53_669, (path) => kernel.has(path)],
   [
     "everything but later features has",
-    159_934,
+    162_617,
     (path) => ![...laterFeatures.keys()].some((name) => isOf(name)(path)),
   ],
 ];

@@ -42,7 +42,12 @@ export interface Operation<P = unknown> extends Requirements<RequestContext> {
     },
   ) => Outcome | undefined;
   /** If it reads a list: runs it, and shows the rows in another format. */
-  list?(context: RequestContext, parsed: P, show: ShowList): Outcome;
+  list?(
+    context: RequestContext,
+    parsed: P,
+    show: ShowList,
+    isPage?: boolean,
+  ): Outcome;
   /** Runs the operation. Declared as a method, so that every `Operation<P>` is assignable to `Operation`. */
   run(context: RequestContext, parsed: P, body: Body): Outcome;
 }

@@ -15,12 +15,13 @@ import { networkOf } from "../http/client-address.ts";
 import type { IncomingRequest, OutgoingResponse } from "../http/connection.ts";
 import { requestId } from "../http/server.ts";
 import type { Actor } from "../auth/access.ts";
-import type { Mutation, Table } from "../store/store.ts";
+import type { Mutation } from "../store/store.ts";
 import {
   authenticate,
   type Authentication,
   requireAccess,
 } from "./accounts/authentication.ts";
+import type { Collection } from "./declaration/declaration.ts";
 import type { ApiOptions } from "./options.ts";
 import type {
   AuditEvent,
@@ -82,8 +83,8 @@ export class RequestContext {
   caller: Actor | undefined;
   /** Returns the mutations that belong in the transaction that creates a record, such as those that store an idempotency key. */
   storeKey: ((createdId: number) => readonly Mutation[]) | undefined;
-  /** The tables whose records the response shows besides those of its URL. */
-  related: readonly Table[] = [];
+  /** The collections whose records the response shows besides those of its URL. */
+  related: readonly Collection[] = [];
   /** Logged when the response is sent. */
   auditEvent: AuditEvent | undefined;
 

@@ -31,7 +31,7 @@ import type { LogStart } from "../store/log/format.ts";
 import { freezeTables, saveSnapshot } from "../store/log/snapshot.ts";
 import { countRecords, type Tables } from "../store/memory/table.ts";
 import { writeMeta } from "../store/recovery/reopen.ts";
-import { type Place, readUndamagedStore } from "./read.ts";
+import { type Place, readUndamagedStore, refuseInside } from "./read.ts";
 
 export const commands: Commands = {
   backup: [1, backupCommand],
@@ -55,6 +55,8 @@ export async function backupStore(
     throw new StoreError("not-empty", `Cannot back up: ${to} is not empty`);
   }
   try {
+    const folder = typeof from === "string" ? from : from.dataDir;
+    if (typeof from === "string" || !from.etcd) await refuseInside(to, folder);
     await writeCopy(from, to);
     return await readCopy(to);
   } catch (error) {

@@ -3,7 +3,7 @@
 import process from "node:process";
 import { settings } from "../config.ts";
 import { loadFeatures } from "../features.ts";
-import { errorCode, errorText } from "../store/error.ts";
+import { errorCode } from "../store/error.ts";
 import { CommandError, UsageError } from "../usage.ts";
 import { createReader, findEtcd, parseCommandLine } from "./command-line.ts";
 import { loadApi } from "./declaration/load-api.ts";
@@ -72,7 +72,8 @@ try {
   const isExpected = error instanceof UsageError ||
     error instanceof CommandError || errorCode(error) !== "";
   if (!isExpected) throw error;
-  const lines = errorText(error).split("\n");
+  const { explain } = await import("./output.ts");
+  const lines = explain(error).split("\n");
   process.stderr.write(lines.map((line) => `zoo-api: ${line}\n`).join(""));
   // A timer in a declaration file would keep the process alive.
   process.exit(error instanceof UsageError ? 2 : 1);

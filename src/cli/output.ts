@@ -2,9 +2,9 @@
 
 import { once } from "node:events";
 import process from "node:process";
-import { errorCode } from "../store/error.ts";
+import { errorCode, errorText } from "../store/error.ts";
 import type { Fault } from "../store/store.ts";
-import { CommandError, UsageError } from "../usage.ts";
+import { UsageError } from "../usage.ts";
 
 /** Prints text to standard output, and waits while its buffer is full. */
 export async function print(text: string): Promise<void> {
@@ -45,15 +45,22 @@ export function unknownCollection(
 const fileErrors: Readonly<Record<string, string>> = {
   EACCES: "this user may not access it",
   EEXIST: "it exists already: name another one",
+  EISDIR: "it is a folder",
   ENOENT: "there is no such file or folder",
   ENOTDIR: "it is not a folder",
+  EPERM: "this user may not access it",
+  EROFS: "it is on a file system that cannot be written to",
 };
 
-/** Throws an error again, as one that says what is wrong with which file if that is its reason. */
-export function explainFileError(error: unknown): never {
-  const reason = fileErrors[errorCode(error)];
-  const { path } = Object(error);
-  throw reason && path ? new CommandError(`${path}: ${reason}`) : error;
+/** Returns the message of an error, which says what is wrong with which file if that is its reason. */
+export function explain(error: unknown): string {
+  const text = errorText(error);
+  const { cause = error } = Object(error);
+  const { path } = Object(cause);
+  const reason = fileErrors[errorCode(cause)];
+  return reason && path
+    ? text.replace(errorText(cause), `${path}: ${reason}`)
+    : text;
 }
 
 const intervalMs = 200;

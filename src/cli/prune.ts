@@ -7,7 +7,7 @@ import { UsageError } from "../usage.ts";
 import { openDataFolder } from "../data-folder.ts";
 import type { Mutation, Row, Store } from "../store/store.ts";
 import { print } from "./output.ts";
-import { describeHidden, findHidden } from "./read.ts";
+import { describeHidden, findHidden, requireStore } from "./read.ts";
 
 export const commands: Commands = {
   prune: [1, pruneCommand],
@@ -30,6 +30,7 @@ async function pruneCommand(
   [target = ""]: readonly string[],
 ): Promise<void> {
   const declaration = await loadApi();
+  if (!etcd) await requireStore(dataDir);
   const store = await openDataFolder(dataDir, declaration, {
     rowClass: PackedRow,
     fullDisk: FullDisk,
@@ -41,9 +42,11 @@ async function pruneCommand(
     const count = hidden.get(target);
     if (count === undefined) {
       const all = describeHidden(hidden).join(", ") || "nothing";
-      const name = JSON.stringify(target);
+      const problem = target === ""
+        ? "name hidden data"
+        : `"${target}" is not hidden data`;
       throw new UsageError(
-        `prune: ${name} is not hidden data, that is, stored but not declared. Hidden: ${all}`,
+        `prune: ${problem}, that is, stored but not declared. Hidden: ${all}`,
       );
     }
     await prune(store, target);

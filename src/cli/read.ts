@@ -5,8 +5,8 @@
  */
 
 import { createWriteStream } from "node:fs";
-import { mkdir } from "node:fs/promises";
-import { join } from "node:path";
+import { mkdir, readdir, realpath, rm } from "node:fs/promises";
+import { isAbsolute, join, relative } from "node:path";
 import process from "node:process";
 import { pipeline } from "node:stream/promises";
 import type { ApiDeclaration } from "../api/declaration/api.ts";
@@ -19,7 +19,11 @@ import {
 import { describeMisfit, findMisfits } from "../api/declaration/misfits.ts";
 import { declarationTable } from "../api/declaration/remembered.ts";
 import { reservedCollectionNames } from "../api/declaration/reserved-names.ts";
-import { historyTable, retentionTable } from "../api/own-tables.ts";
+import {
+  awaitedTable,
+  historyTable,
+  retentionTable,
+} from "../api/own-tables.ts";
 import { usersWithHashes } from "../api/records/imported.ts";
 import { toNdjson } from "../api/formats/ndjson.ts";
 import { Representation } from "../api/representation.ts";
@@ -27,7 +31,7 @@ import { collectionsOf, tablesOf } from "../api/routes.ts";
 import { followDeclaration } from "../data-folder.ts";
 import { CommandError, UsageError } from "../usage.ts";
 import { errorCode } from "../store/error.ts";
-import { generationOf } from "../store/log/folder.ts";
+import { generationOf, names as fileNames } from "../store/log/folder.ts";
 import "../store/memory/exchange.ts";
 import { PackedRow } from "../store/memory/packed-row.ts";
 import type { EtcdOptions } from "../store/shared.ts";
@@ -182,7 +186,12 @@ async function check(
 }
 
 /** The names that no declared collection can have. */
-const internalTables = [declarationTable, historyTable, retentionTable];
+const internalTables = [
+  awaitedTable,
+  declarationTable,
+  historyTable,
+  retentionTable,
+];
 const ownNames = [...reservedCollectionNames, ...internalTables];
 
 /**
@@ -303,6 +312,24 @@ async function exportCommand(
   endProgress();
 }
 
+/** Throws unless there is a store in a folder: a mistyped name must not create one. */
+export async function requireStore(folder: string): Promise<void> {
+  const isStore = (await realFiles.list(folder)).includes(fileNames.meta);
+  if (!isStore) throw new CommandError(`${folder}: there is no store in it`);
+}
+
+/** Throws if a folder is that of a store, or within it. */
+export async function refuseInside(
+  folder: string,
+  dataDir: string,
+): Promise<void> {
+  const way = relative(await realpath(dataDir), await realpath(folder));
+  if (way.startsWith("..") || isAbsolute(way)) return;
+  throw new CommandError(
+    `${folder} is within the data folder: name another one`,
+  );
+}
+
 /**
  * Writes the records of each declared collection to a file in a folder, all as
  * of the same moment, for `import --from`. Replaces no file.
@@ -312,8 +339,23 @@ async function exportAll(settings: CommandSettings, to: string): Promise<void> {
   const derived = collectionsOf(declaration);
   const { tables } = await readUndamagedStore(settings);
   await follow(settings, declaration, tables);
-  await mkdir(to, { recursive: true });
-  for (const { name } of declaration.collections) {
+  const created = await mkdir(to, { recursive: true });
+  if (!settings.etcd) {
+    await refuseInside(to, settings.dataDir).catch(async (error) => {
+      if (created) await rm(created, { recursive: true });
+      throw error;
+    });
+  }
+  const names = declaration.collections.map(({ name }) => name);
+  const found = await readdir(to);
+  const existing = names.map((name) => `${name}.ndjson`)
+    .find((file) => found.includes(file));
+  if (existing) {
+    throw new CommandError(
+      `${join(to, existing)} exists already: nothing was exported`,
+    );
+  }
+  for (const name of names) {
     const collection = derived.get(name);
     if (collection === undefined) continue;
     const rows = tables.get(name)?.rows() ?? [];

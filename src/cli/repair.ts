@@ -8,10 +8,14 @@ import { join } from "node:path";
 import { describeFault, describeList, print } from "./output.ts";
 import { writeGeneration } from "./backup.ts";
 import { describeMisfits, readStore, readUndamagedStore } from "./read.ts";
-import { type Salvage, salvageFolder } from "./recovery/salvage.ts";
+import {
+  type IdProperty,
+  type Salvage,
+  salvageFolder,
+} from "./recovery/salvage.ts";
 import type { ApiDeclaration } from "../api/declaration/api.ts";
 import type { Commands, CommandSettings } from "../api/feature.ts";
-import { tablesOf } from "../api/routes.ts";
+import { collectionsOf, tablesOf } from "../api/routes.ts";
 import { UsageError } from "../usage.ts";
 import { type FileSystem, realFiles } from "../store/log/files.ts";
 import { acquireLock } from "../store/log/lock.ts";
@@ -43,9 +47,10 @@ export const commands: Commands = {
  */
 export async function repairStore(
   folder: string,
-  { files = realFiles, tables = [], isDryRun }: {
+  { files = realFiles, tables = [], idProperties = [], isDryRun }: {
     readonly files?: FileSystem;
     readonly tables?: readonly TableDeclaration[];
+    readonly idProperties?: readonly IdProperty[];
     readonly isDryRun?: boolean;
   } = {},
 ): Promise<{ readonly salvage?: Salvage; readonly backupFolder?: string }> {
@@ -56,7 +61,7 @@ export async function repairStore(
     if (before.refusal === undefined) return {};
     if (before.refusal.code === "format") throw before.refusal;
     before.tables = new Tables(); // they are read again, into less memory than both take
-    const salvage = await salvageFolder(before);
+    const salvage = await salvageFolder(before, idProperties);
     if (isDryRun) return { salvage };
     const backupFolder = await replaceFiles(place, before, salvage);
     await readUndamagedStore(folder, files);
@@ -112,8 +117,10 @@ async function repairCommand(settings: CommandSettings): Promise<number> {
   }
   // A repair must be possible without the declaration.
   const api = await loadApi().catch(() => undefined);
-  const options = { tables: api ? tablesOf(api, []) : [] };
-  if (!await printLosses(settings, options.tables, api)) {
+  const options = api
+    ? { tables: tablesOf(api, []), idProperties: idPropertiesOf(api) }
+    : {};
+  if (!await printLosses(settings, options, api)) {
     await print("there was nothing to repair\n");
     return 0;
   }
@@ -126,14 +133,30 @@ async function repairCommand(settings: CommandSettings): Promise<number> {
   return 0;
 }
 
+/** Returns the properties of all collections that hold ids: those of references, and of owners. */
+function idPropertiesOf(api: ApiDeclaration): IdProperty[] {
+  return [...collectionsOf(api).values()].flatMap(
+    ({ name: of, parents, owner }) => [
+      ...parents.map(({ property, target }) => ({
+        of,
+        property,
+        target: target.name,
+      })),
+      ...(owner ? [{ of, property: owner, target: "users" }] : []),
+    ],
+  );
+}
+
 /** Prints what a repair would lose; returns false if there is nothing to repair. */
 async function printLosses(
   settings: CommandSettings,
-  tables: readonly TableDeclaration[],
+  options: Parameters<typeof repairStore>[1],
   api: ApiDeclaration | undefined,
 ): Promise<boolean> {
-  const options = { tables, isDryRun: true };
-  const { salvage } = await repairStore(settings.dataDir, options);
+  const { salvage } = await repairStore(settings.dataDir, {
+    ...options,
+    isDryRun: true,
+  });
   if (salvage === undefined) return false;
   await print(describeLosses(salvage));
   await print(

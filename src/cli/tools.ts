@@ -2,7 +2,6 @@
 
 import type { Command, CommandSettings, Feature } from "../api/feature.ts";
 import { UsageError } from "../usage.ts";
-import { explainFileError } from "./output.ts";
 
 const read = () => import("./read.ts");
 const copy = () => import("./backup.ts");
@@ -40,10 +39,7 @@ export async function loadCommand(
   const [, command] = sources
     .flatMap(({ commands = {} }) => Object.entries(commands))
     .find(([each]) => each === name) ?? [];
-  if (command !== undefined) {
-    const [maxArguments, run] = command;
-    return [maxArguments, (...line) => run(...line).catch(explainFileError)];
-  }
+  if (command !== undefined) return command;
   throw new UsageError(
     `unknown command ${JSON.stringify(name)}: see "zoo-api help"`,
   );

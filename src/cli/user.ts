@@ -15,7 +15,7 @@ import "../store/memory/exchange.ts";
 import { reserves } from "../store/reserves.ts";
 import { explainInvalid } from "../first-start.ts";
 import { print } from "./output.ts";
-import { readUndamagedStore } from "./read.ts";
+import { readUndamagedStore, requireStore } from "./read.ts";
 
 export const commands: Commands = {
   user: [2, userCommand],
@@ -35,13 +35,13 @@ async function userCommand(
     return;
   }
   if ((action !== "add" && action !== "password") || name === undefined) {
+    const given = ["user", action ?? []].flat().join(" ");
     throw new UsageError(
-      `user ${
-        action ?? ""
-      }: it must be user add NAME, user password NAME or user list`,
+      `${given}: it must be user add NAME, user password NAME or user list`,
     );
   }
   const declaration = await loadApi();
+  if (action === "password" && !etcd) await requireStore(dataDir);
   const store = await openDataFolder(dataDir, declaration, {
     etcd,
     ...reserves(),
@@ -101,7 +101,11 @@ async function readPassword(): Promise<string> {
   const output = new Writable({ write: (_chunk, _encoding, done) => done() });
   const lines = createInterface({ input: stdin, output, terminal });
   try {
-    for await (const line of lines) return line;
+    for await (const line of lines) {
+      // What is no UTF-8 becomes this character, and could not be told apart.
+      if (!line.includes("\ufffd")) return line;
+      throw new CommandError("the password must be UTF-8 text");
+    }
     throw new CommandError("there is no password on standard input");
   } finally {
     lines.close();

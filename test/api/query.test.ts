@@ -78,7 +78,11 @@ test("a declaration can set the sort order of its collection, which sortby overr
     }
     if (!featureNames.includes("imports")) continue;
     const lines = await fetchLines(app, `/v1/books?${query}`);
-    assert.deepEqual(ids(fromLines(lines.text)), expected, `export ${query}`);
+    // In the order in which they can be imported, unless another is asked for.
+    const exported = /sortby|order/.test(query)
+      ? expected
+      : expected.toSorted();
+    assert.deepEqual(ids(fromLines(lines.text)), exported, `export ${query}`);
   }
   if (featureNames.includes("openapi")) {
     const { body } = await app.request("GET", "/v1/openapi.json");

@@ -4,6 +4,7 @@
  */
 
 import assert from "node:assert/strict";
+import { Buffer } from "node:buffer";
 import { spawn, spawnSync } from "node:child_process";
 import { createHash, createHmac } from "node:crypto";
 import { once } from "node:events";
@@ -14,6 +15,7 @@ import {
   readdir,
   readFile,
   stat,
+  symlink,
   writeFile,
 } from "node:fs/promises";
 import { connect } from "node:net";
@@ -641,22 +643,63 @@ describe("the command line", { concurrency: 3 }, () => {
     const user = ["user", "add", "ada"];
     await runHere(user, { env, input: `${password}\n` });
     await runHere(["export", "--to", path("files")], { env });
+    await mkdir(path("some"));
+    await writeFile(path("some/animals.ndjson"), "");
+    await symlink(path("nowhere"), path("link"));
+    const before = await readdir(folder, { recursive: true });
+    const none = ["--data-dir", path("none")];
     const cases: readonly [string[], string][] = [
       [["check", "--data-dir", path("none")], "none: there is no such"],
       [["check", "--data-dir", path("file")], "file: it is not a folder"],
       [["export", "--to", path("file")], "file: it exists already"],
       [
         ["export", "--to", path("files")],
-        "files/zoos.ndjson: it exists already",
+        "files/zoos.ndjson exists already",
       ],
+      // Of several files, none is written.
+      [["export", "--to", path("some")], "some/animals.ndjson exists already"],
+      [["export", "--to", path("store/x")], "store/x is within the data"],
+      [["backup", path("store/x")], "store/x is within the data folder"],
+      [["serve", "--data-dir", path("file")], "file: "],
+      [["serve", "--data-dir", path("file/x")], "file/x: it is not a folder"],
+      [["serve", "--data-dir", path("link")], "link: "],
+      // A mistyped name creates no store.
+      [["prune", "answers", ...none], "none: there is no such file or folder"],
+      [["prune", "answers", "--data-dir", path("some")], "some: there is no"],
+      [["user", "password", "ada", ...none], "none: there is no such file"],
+      [["import", "zoos", path("x"), ...none], "x: there is no such file"],
+      [["import", "zoos", path("some"), ...none], "some: it is a folder"],
     ];
     for (const [words, problem] of cases) {
       const { code, stderr } = await runHere(words, { env });
-      assert.equal(code, 1);
+      assert.equal(code, 1, stderr);
       const line = `zoo-api: ${path(problem)}`;
-      assert.equal(stderr.slice(0, line.length), line);
+      const text = stderr.replace("Cannot open ", "");
+      assert.equal(text.slice(0, line.length), line);
       assert.equal(stderr.trimEnd().split("\n").length, 1, stderr);
+      assert.doesNotMatch(stderr, /E[A-Z]{4,}/); // no code of the system
     }
+    const after = await readdir(folder, { recursive: true });
+    assert.deepEqual(after.sort(), before.sort());
+  });
+
+  test("a password or a file that is no UTF-8 is refused", async (t) => {
+    const folder = await folderFor(t);
+    const env = { DATA_DIR: join(folder, "store") };
+    // Latin-1, as some terminals send it; the letter is lost in decoding.
+    const latin = Buffer.from("p\xe4ssword long\n", "latin1");
+    const file = join(folder, "password");
+    await writeFile(file, latin);
+    const user = ["user", "add", "ada"];
+    const added = await runHere(user, { env, input: latin });
+    assert.deepEqual([added.code, added.stderr], [
+      1,
+      "zoo-api: the password must be UTF-8 text\n",
+    ]);
+    const serve = ["serve", "--admin-password-file", file, "--port", "0"];
+    const started = await runHere(serve, { env });
+    assert.equal(started.code, 2);
+    assert.match(started.stderr, /must be a readable file of UTF-8 text\n$/);
   });
 
   test("users are added, listed and given passwords", async (t) => {

@@ -25,4 +25,16 @@ export const explained: readonly Explained[] = [
     change: "? always",
     reason: "the stored password of a user is always a string",
   },
+  ...["> → >=", "if always"].map((change) => ({
+    file: "src/features/open-network/sign-ins.ts",
+    code: "if (count > 0)",
+    change,
+    reason: "a count of 0 that is kept takes memory, and decides nothing",
+  })),
+  {
+    file: "src/api/records/reading.ts",
+    code: "const rows = scope ? checkScope(found) : found;",
+    change: "? always",
+    reason: "without a scope every row is in it",
+  },
 ];

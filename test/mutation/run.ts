@@ -53,6 +53,7 @@ const allTests = [
   "test/api/authorizations.test.ts",
   "test/races.test.ts",
   "test/api/private.test.ts",
+  "test/api/scope.test.ts",
   "test/contract/authorizations.test.ts",
   "test/features/conditional/validators.test.ts",
   "test/contract/order.test.ts",

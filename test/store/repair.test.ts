@@ -467,3 +467,38 @@ test("a flipped bit in a snapshot's format is damage, not a newer format", async
   assert.equal(opened.table("zoos").size, 5);
   assert.equal(opened.notices.length, 1);
 });
+
+test("a repair assigns no id again that a record or a line still names, or an unreadable line may have assigned", async (t) => {
+  const folder = await folderFor(t);
+  const tables = [
+    { name: "users" },
+    { name: "notes" },
+    { name: "authorizations" },
+  ];
+  const store = await openStore({ folder, tables });
+  await store.commit([["put", "users", { id: 1 }]], 0);
+  await store.commit([["put", "users", { id: 2, username: "ann" }]], 0);
+  await store.commit([["put", "notes", { id: 1, owner_id: 2 }]], 0);
+  await store.commit([["put", "authorizations", { id: 1, user_id: 3 }]], 4);
+  await store.close();
+  const path = join(folder, "wal-1.jsonl");
+  const lines = (await readFile(path, "latin1")).split("\n");
+  const lost = lines.findIndex((line) => line.includes("ann"));
+  lines[lost] = "x".repeat(lines[lost]?.length ?? 0);
+  await writeFile(path, lines.join("\n"), "latin1");
+  const idProperties = [
+    { of: "notes", property: "owner_id", target: "users" },
+    { of: "authorizations", property: "user_id", target: "users" },
+  ];
+  const { salvage } = await repairStore(folder, { tables, idProperties });
+  assert.deepEqual([...salvage?.damagedRecords ?? []].sort(), [
+    "users/2",
+    "users/3",
+    "users/4",
+  ]);
+  const repaired = await openStore({ folder, tables });
+  assert.ok(repaired.table("users").lastId > 4);
+  // Nothing refers to a note, but the lost line may have created some.
+  assert.ok(repaired.table("notes").lastId > 1);
+  await repaired.close();
+});

@@ -269,7 +269,8 @@ function checkValue(
 
 /**
  * Returns whether another record has the same value, or group of values; if
- * records are private, another one of the same owner.
+ * records are private, another one of the same owner. Those without an owner
+ * belong to different people.
  */
 function isDuplicate(
   name: string,
@@ -277,11 +278,11 @@ function isDuplicate(
   { table, previous, owner }: ValidationContext,
 ): boolean {
   const key = toIndexKey(value);
-  return key !== null &&
+  return key !== null && owner !== null &&
     table.find(name, key).some(({ document }) =>
       document.id !== previous?.id &&
       (owner === undefined ||
-        owner === (document[ownerProperty.name] ?? null))
+        owner === document[ownerProperty.name])
     );
 }
 

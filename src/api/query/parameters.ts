@@ -261,11 +261,19 @@ export function readParameter(
   throw invalidValue(name, String(text), property.expected);
 }
 
-/** Returns the query without the default limit: all records from its offset on, unless the caller set a limit. */
-export function withoutLimit(query: Query): Query {
-  return query.parameters.has("limit") || query.isPaged
-    ? query
-    : { ...query, limit: Infinity };
+/**
+ * Returns the query of an export: all records from its offset on, in the order of
+ * their ids, in which they can be imported, unless the caller asked for a page or
+ * an order.
+ */
+export function asExport(query: Query): Query {
+  const { parameters, isPaged, limit, sort } = query;
+  const isOrdered = parameters.has("sortby") || parameters.has("order");
+  return {
+    ...query,
+    limit: parameters.has("limit") || isPaged ? limit : Infinity,
+    sort: isOrdered ? sort : sort.slice(-1),
+  };
 }
 
 /**

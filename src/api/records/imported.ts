@@ -17,19 +17,21 @@ import type { Records } from "./records.ts";
  * body names, if the caller sees the records of all users, or else the caller;
  * null for none, and for a user who is gone.
  *
+ * @param lastOther up to this id, users are not those that the body means
  * @throws {ApiError} 42200
  */
 export function ownerOfImported(
   { collection, store }: Records,
   { owner_id: named }: Body,
   caller: Actor | undefined,
+  lastOther = 0,
 ): number | null {
   if (named === undefined || !seesAll(collection, caller)) {
     return caller?.id || null; // the operator is not a user
   }
   if (named === null) return null;
   if (typeof named === "number" && named > 0) {
-    return store.table("users").get(named) ? named : null;
+    return named > lastOther && store.table("users").get(named) ? named : null;
   }
   throw validationError([{
     field: "owner_id",

@@ -3,7 +3,7 @@
 import { ApiError } from "../../http/errors.ts";
 import type { Row } from "../../store/store.ts";
 import { seesAll } from "../declaration/declaration.ts";
-import { pageHeaders, type Query, withoutLimit } from "../query/parameters.ts";
+import { asExport, pageHeaders, type Query } from "../query/parameters.ts";
 import { select } from "../query/select.ts";
 import type {
   Outcome,
@@ -21,13 +21,16 @@ export interface ListedRows {
   readonly recheckAccess: () => void;
 }
 
-/** Adds the rows of a list to a response, other than as JSON: all of them, unless the query asks for a page. */
+/** Adds the rows of a list to a response. */
 export type ShowList = (response: Result, listed: ListedRows) => Result;
 
 /**
  * Returns a page of a collection; a promise if the records must be scanned or
  * sorted first.
  *
+ * @param show how they are shown, if not as JSON: all of them, unless the query
+ * asks for a page
+ * @param isPage true if it is a page of the usual length and order nevertheless
  * @throws {ApiError} 40401 or 41000 if the record in the path does not exist,
  * 41200
  */
@@ -36,6 +39,7 @@ export function listRecords(
   context: RequestContext,
   query: Query,
   show?: ShowList,
+  isPage = show === undefined,
 ): Outcome {
   const { collection, table, representation } = records;
   const { caller, url } = context;
@@ -47,7 +51,7 @@ export function listRecords(
     const headers = context.validators(subject);
     return { status: 304, headers, seq: currentSeq() };
   }
-  const paged = show ? withoutLimit(query) : query;
+  const paged = isPage ? query : asExport(query);
   const isOverseer = seesAll(collection, caller);
   /** Throws if the caller no longer has access, or could see the private records of all users and no longer can. */
   const recheckAccess = () => {

@@ -8,9 +8,10 @@
  * the newest snapshot without a fault; the readable lines of a damaged snapshot
  * after it are added to the state that the logs before it give. So each record
  * gets the state of its last readable line. The text of a damaged line usually
- * still shows which records it concerned. If the header of a snapshot is
- * unreadable, or a whole file, the ids of records that were deleted before can
- * be assigned again: nothing else names them.
+ * still shows which records it concerned. An id that may have been assigned is
+ * not assigned again: one that a damaged line shows, or that a record refers to,
+ * and as many more as unreadable lines can have assigned. If a whole file is gone,
+ * nothing else may name those that it assigned.
  */
 
 import type { Buffer } from "node:buffer";
@@ -48,6 +49,8 @@ export class Salvage {
   damagedTransactions = 0;
   /** The records that damaged lines show, such as `zoos/4`, unless a later line puts or deletes them. */
   readonly damagedRecords = new Set<string>();
+  /** The most ids that lines can have assigned which show none. */
+  hiddenIds = 0;
 
   constructor(faults: readonly Fault[], declared: readonly TableDeclaration[]) {
     this.faults = faults;
@@ -98,11 +101,18 @@ export class Salvage {
       this.damagedTransactions = 0;
     }
     applyTo(this.tables, name)(line, seq);
+    this.noteId("users", line.by ?? 0);
     for (const { id } of rows) this.damagedRecords.delete(`${of}/${id}`);
     for (const [kind, table, target] of tx ?? []) {
       const id = kind === "put" ? target.id : target;
       this.damagedRecords.delete(`${table}/${id}`);
     }
+  }
+
+  /** Notes an id that was used: if it is above all others, its record is lost. */
+  noteId(table: string, id: number): void {
+    const { lastId = Infinity } = this.tables.get(table) ?? {};
+    if (id > lastId) this.damagedRecords.add(`${table}/${id}`);
   }
 
   /**
@@ -114,7 +124,11 @@ export class Salvage {
     const [, of = ""] = /"of":"(\w+)"/.exec(text) ?? [];
     const pattern =
       /(?:\["(put|del)","(\w+)",|(?=\{))(?:\{"id":)?(\d{1,15})(?=[,}\]])/g;
-    for (const [, kind, table = of, id] of text.matchAll(pattern)) {
+    const mentions = [...text.matchAll(pattern)];
+    if (mentions.length === 0) {
+      this.hiddenIds += Math.ceil(text.length / minRecordLength);
+    }
+    for (const [, kind, table = of, id] of mentions) {
       const isThere = this.tables.get(table)?.get(Number(id)) !== undefined;
       // Nothing is lost if the line deletes a record that does not exist, or is
       // a snapshot's copy of a record that the logs before it contain.
@@ -124,9 +138,23 @@ export class Salvage {
   }
 }
 
-/** Reads a damaged folder. The declared tables exist even if none of their records is readable. */
+/** No line assigns an id with fewer characters. */
+const minRecordLength = 32;
+
+/** A property whose values are ids of a table. */
+export interface IdProperty {
+  readonly of: string;
+  readonly property: string;
+  readonly target: string;
+}
+
+/**
+ * Reads a damaged folder. The declared tables exist even if none of their records
+ * is readable.
+ */
 export async function salvageFolder(
   { faults, fileNames, folder, marker, options }: FolderScan,
+  idProperties: readonly IdProperty[],
 ): Promise<Salvage> {
   const salvage = new Salvage(faults, options.tables);
   const isWhole = (name: string) => !faults.some(({ file }) => file === name);
@@ -150,6 +178,11 @@ export async function salvageFolder(
   salvage.storeId ||= marker?.store ?? "";
   const marked = marker?.store === salvage.storeId ? marker.seq : 0;
   salvage.seq = Math.max(salvage.seq + damagedTransactions, marked);
+  for (const { of, property, target } of idProperties) {
+    for (const { document } of tables.get(of)?.frozen() ?? []) {
+      salvage.noteId(target, Number(document[property] ?? 0));
+    }
+  }
   for (const name of damagedRecords) {
     const [table = "", id] = name.split("/");
     const known = tables.get(table);
@@ -157,7 +190,8 @@ export async function salvageFolder(
     else known.advanceCounters(Number(id), 0); // no id is used twice
   }
   for (const table of tables.values()) {
-    table.advanceCounters(0, salvage.seq); // no validator stays current
+    // No validator stays current.
+    table.advanceCounters(table.lastId + salvage.hiddenIds, salvage.seq);
   }
   return salvage;
 }

@@ -7,9 +7,9 @@ import type { Feature } from "../../api/feature.ts";
 import type { Operation } from "../../api/operation.ts";
 import { ndjsonType } from "../../api/formats/ndjson.ts";
 import {
+  asExport,
   pageHeaders,
   type Parameters,
-  withoutLimit,
 } from "../../api/query/parameters.ts";
 import { runSearch } from "../../api/query/search.ts";
 import type { ListedRows } from "../../api/records/reading.ts";
@@ -37,7 +37,7 @@ function showGroups(
   produces: readonly string[],
 ): Result {
   const isLines = negotiate(accept, produces) === ndjsonType;
-  const query = isLines ? withoutLimit(page) : page;
+  const query = isLines ? { ...page, limit: asExport(page).limit } : page;
   const { sort, offset, limit } = query;
   const names = [...keys, ...aggregates].map(({ name }) => name);
   const items = all.map((each) => new Row(each, 0)).sort(compareBy(sort))
@@ -56,17 +56,9 @@ function showGroups(
   };
 }
 
-/** Adds aggregates to the GET of a list, unless a filter of the collection has the name of their parameters. */
-function withAggregates(GET: Operation, isDeclared: boolean): Operation {
-  const { resource, list, parse, produces = ["application/json"] } = GET;
-  if (!resource || !list || !parse) return GET;
-  const { collection } = resource.records;
-  const names = namesOf(collection);
-  const { visibleProperties: filters } = collection;
-  if (filters.has("aggregate") || filters.has("by")) return GET;
-  // Of a part of the collection they are the same.
-  const isDescribed = isDeclared && !GET.docs?.verb && !resource.parent;
-  const parameters = Object.entries(names).map(([name, values]) => ({
+/** Describes the parameters with their values. */
+function describe(names: ReturnType<typeof namesOf>) {
+  return Object.entries(names).map(([name, values]) => ({
     name,
     in: "query",
     description: name === "by"
@@ -78,6 +70,19 @@ function withAggregates(GET: Operation, isDeclared: boolean): Operation {
       minItems: 1,
     },
   }));
+}
+
+/** Adds aggregates to the GET of a list, unless a filter of the collection has the name of their parameters. */
+function withAggregates(
+  GET: Operation,
+  declared: ReadonlySet<string>,
+): Operation {
+  const { resource, list, parse, produces = ["application/json"] } = GET;
+  if (!resource || !list || !parse) return GET;
+  const { collection } = resource.records;
+  const names = namesOf(collection);
+  const { visibleProperties: filters } = collection;
+  if (filters.has("aggregate") || filters.has("by")) return GET;
   const run = (
     context: RequestContext,
     plan: Plan,
@@ -100,12 +105,14 @@ function withAggregates(GET: Operation, isDeclared: boolean): Operation {
   };
   return {
     ...GET,
-    ...(isDescribed && {
-      docs: {
-        ...GET.docs,
-        parameters: [...GET.docs?.parameters ?? [], ...parameters],
-      },
-    }),
+    // Of a part of the collection they are the same.
+    ...(declared.has(collection.name) && !GET.docs?.verb && !resource.parent &&
+      {
+        docs: {
+          ...GET.docs,
+          parameters: [...GET.docs?.parameters ?? [], ...describe(names)],
+        },
+      }),
     parse(sent: Parameters) {
       if (sent.has("aggregate")) return { plan: parsePlan(collection, sent) };
       if (!sent.has("by")) return parse(sent);
@@ -122,11 +129,9 @@ function withAggregates(GET: Operation, isDeclared: boolean): Operation {
 export const feature: Feature = {
   open({ declaration: { collections } }) {
     const declared = new Set(collections.map(({ name }) => name));
-    const isDeclared = ({ resource }: Operation) =>
-      declared.has(resource?.records.collection.name ?? "");
     return {
       extend: ({ GET, ...others }) =>
-        GET && { GET: withAggregates(GET, isDeclared(GET)), ...others },
+        GET && { GET: withAggregates(GET, declared), ...others },
     };
   },
 };

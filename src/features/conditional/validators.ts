@@ -1,7 +1,8 @@
 /** The validators of representations (RFC 9110 section 8.8): ETag and Last-Modified. */
 
 import { crc32 } from "node:zlib";
-import type { Collection } from "../../api/declaration/declaration.ts";
+import { mayAccess } from "../../auth/access.ts";
+import { type Collection, seesAll } from "../../api/declaration/declaration.ts";
 import type { Api } from "../../api/feature.ts";
 import { ndjsonType } from "../../api/formats/ndjson.ts";
 import { recordSchema } from "../../api/representation.ts";
@@ -60,10 +61,16 @@ export function createValidators({ store, base, now }: Api) {
     if (related.length === 0) return fields;
     // Related records that it shows can change too, and depend on the caller.
     const [, etag = ""] = fields;
-    const seq = Math.max(...related.map(({ lastSeq }) => lastSeq));
     const own = `${etag.replace(/^W\//, "").slice(1, -1)}-${incarnation}`;
+    const versions = related.map((each) => {
+      const { owner = "", access } = each;
+      if (!mayAccess(caller?.grants, access.read)) return ""; // none is shown
+      return versionOf(store.table(each.name), each, {
+        conditions: seesAll(each, caller) ? {} : { [owner]: caller?.id ?? 0 },
+      });
+    });
     const by = caller ? `${caller.id}-${caller.role}` : "";
-    return ["ETag", `W/"${own}-${seq.toString(36)}-${by}"`];
+    return ["ETag", `W/"${[own, ...versions, by].join("-")}"`];
   };
 }
 
@@ -106,26 +113,34 @@ function httpDate(time: string): string {
  * own tasks, get different ETags, which tell nothing about the records of others.
  */
 function ofList(
-  { collection: { owner }, scope }: {
+  { collection, scope = { conditions: {} } }: {
     readonly collection: Collection;
     readonly scope: Scope | undefined;
   },
-  table: ReturnType<Api["store"]["table"]>,
+  table: Table,
   { state, suffix }: { readonly state: string; readonly suffix: string },
 ): readonly string[] {
-  const { conditions = {}, where } = scope ?? {};
-  let version = `${table.lastSeq.toString(36)}`;
-  if (owner !== undefined && owner in conditions) {
-    // A new record has a higher number than any before, and with fewer records
-    // the count is lower; records can expire without a new number.
-    const id = conditions[owner] ?? 0;
-    const count = where
-      ? table.find(owner, id).filter(({ document }) => where(document)).length
-      : table.count(owner, id);
-    version = `${lastSeqOf(table, owner, id).toString(36)}-${count}`;
-  }
-  const ids = Object.values(conditions).map((id) => `-${id}`).join("");
+  const version = versionOf(table, collection, scope);
+  const ids = Object.values(scope.conditions).map((id) => `-${id}`).join("");
   return ["ETag", `W/"${state}-${version}${ids}${suffix}"`];
+}
+
+/** Returns a text that changes with the records of a scope: of one owner only with that owner's. */
+function versionOf(
+  table: Table,
+  { owner }: Collection,
+  { conditions, where }: Pick<Scope, "conditions" | "where">,
+): string {
+  if (owner === undefined || !(owner in conditions)) {
+    return table.lastSeq.toString(36);
+  }
+  // A new record has a higher number than any before, and with fewer records
+  // the count is lower; records can expire without a new number.
+  const id = conditions[owner] ?? 0;
+  const count = where
+    ? table.find(owner, id).filter(({ document }) => where(document)).length
+    : table.count(owner, id);
+  return `${lastSeqOf(table, owner, id).toString(36)}-${count}`;
 }
 
 /** The highest sequence number among the records of each owner that was asked for, by table. */

@@ -6,7 +6,7 @@
  */
 
 import { performance } from "node:perf_hooks";
-import { setImmediate as nextTick } from "node:timers/promises";
+import { setTimeout } from "node:timers/promises";
 import { readValue } from "../../api/declaration/declaration.ts";
 import { retentionTable } from "../../api/own-tables.ts";
 import { localOperator } from "../../api/operator.ts";
@@ -50,6 +50,9 @@ const watchMs = 7 * dayMs;
 /** How long the planning of a batch may take. */
 const maxBatchMs = 2;
 
+/** The pause after each: so few requests wait for one that 99 in 100 take as long as ever. */
+const pauseMs = 100;
+
 /** Deletes what has expired, in small batches. */
 export async function expire(
   context: DeletionContext,
@@ -58,11 +61,11 @@ export async function expire(
 ): Promise<void> {
   if (!await isClockTrusted(context, kept)) return;
   for (const each of kept) {
-    const { name } = each.records.collection;
     const count = await expireOf(context, each, signal);
     if (count === 0) continue;
-    const { days, by } = each;
-    const fields = { collection: name, count, days, by };
+    const { records, days, by } = each;
+    const collection = records.collection.name;
+    const fields = { collection, count, days, by };
     context.log("info", "deleted what had expired", fields);
   }
 }
@@ -140,7 +143,6 @@ async function expireOf(
   const rows = table.frozen()[Symbol.iterator]();
   let next = rows.next();
   while (!next.done && !signal.aborted) {
-    await nextTick();
     const deadline = performance.now() + maxBatchMs;
     const seq = store.transact(0, (apply) => {
       for (; !next.done && performance.now() < deadline; next = rows.next()) {
@@ -153,6 +155,7 @@ async function expireOf(
       }
     }, { allowWhenFull: true });
     await store.durable(seq);
+    await setTimeout(pauseMs, undefined, { signal }).catch(() => {});
   }
   return count;
 }

@@ -11,7 +11,7 @@ import {
   type Reference,
 } from "../../api/declaration/declaration.ts";
 import { ndjsonType } from "../../api/formats/ndjson.ts";
-import type { Parameters, Query } from "../../api/query/parameters.ts";
+import type { Parameters } from "../../api/query/parameters.ts";
 import type { ShowList } from "../../api/records/reading.ts";
 import type { Records } from "../../api/records/records.ts";
 import type {
@@ -74,12 +74,16 @@ class Expansion {
       references,
       ([name, each]) => [name, each, api.records(each.target.name)],
     );
-    context.related = this.#references.map(([, , { table }]) => table);
+    context.related = this.#references.map(([, , { collection }]) =>
+      collection
+    );
   }
 
   /** The sequence number up to which all that can be shown must be durable. */
   get seq(): number {
-    return Math.max(...this.#context.related.map(({ lastSeq }) => lastSeq));
+    return Math.max(
+      ...this.#references.map(([, , { table }]) => table.lastSeq),
+    );
   }
 
   /** Adds the records to the text of the record that refers to them. */
@@ -209,19 +213,15 @@ function withExpand(GET: Operation, api: Api): Operation {
       if (!(parsed instanceof Expanded)) return GET.run(context, parsed, body);
       const expansion = new Expansion(api, context, parsed.references);
       return list
-        ? list(context, limited(parsed), showWith(records, expansion, false))
+        ? list(
+          context,
+          parsed.parsed,
+          showWith(records, expansion, false),
+          true,
+        )
         : readOne(GET, records, context, expansion, parsed.parsed);
     },
   };
-}
-
-/** Gives a page the default limit, which lists in other formats do not have. */
-function limited({ parsed }: Expanded): Query {
-  const query = parsed as Query;
-  const { parameters, limit, isPaged } = query;
-  if (isPaged || parameters.has("limit")) return query;
-  const all = new Map([...parameters, ["limit", String(limit)]]);
-  return { ...query, parameters: all };
 }
 
 /** Records shown with those that they refer to. */

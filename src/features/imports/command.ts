@@ -1,11 +1,12 @@
 /** The command `import`: NDJSON files into an existing store. */
 
-import { createReadStream } from "node:fs";
-import { readdir } from "node:fs/promises";
+import { constants, createReadStream } from "node:fs";
+import { access, readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import type { CommandSettings } from "../../api/feature.ts";
 import { recordsOf } from "../../api/records/local.ts";
+import { awaitedTable } from "../../api/own-tables.ts";
 import { tasks } from "../../api/tasks/tasks.ts";
 import { usersWithHashes } from "../../api/records/imported.ts";
 import type { Records } from "../../api/records/records.ts";
@@ -54,8 +55,10 @@ export async function importCommand(
   const sources = from === undefined
     ? sourcesOf(args, names)
     : await sourcesIn(from, args, names);
+  await requireFiles(sources);
   const collections = () => [tasks(roles)];
-  const tables = tablesOf(declaration, [{ collections }]);
+  const own = { collections, tables: [{ name: awaitedTable }] };
+  const tables = tablesOf(declaration, [own]);
   const store = await openDataFolder(dataDir, declaration, {
     etcd,
     log,
@@ -108,6 +111,21 @@ function sourcesOf(
     sources.push({ collection, file });
   }
   return sources;
+}
+
+/** Throws unless all files can be read: before anything is opened. */
+async function requireFiles(sources: readonly Source[]): Promise<void> {
+  const files = sources.map(({ file }) => file);
+  if (files.indexOf("-") !== files.lastIndexOf("-")) {
+    throw new UsageError("import: standard input is one file: name - once");
+  }
+  for (const file of files) {
+    if (file === "-") continue;
+    await access(file, constants.R_OK);
+    if ((await stat(file)).isDirectory()) {
+      throw new CommandError(`${file}: it is a folder`);
+    }
+  }
 }
 
 /** Returns the files in a folder that `export --to` has written. */

@@ -6,6 +6,7 @@
  */
 
 import type { Feature } from "../../api/feature.ts";
+import { awaitedTable } from "../../api/own-tables.ts";
 import { tasks } from "../../api/tasks/tasks.ts";
 import { addTasks } from "../../api/tasks/urls.ts";
 import { withExport } from "./exports.ts";
@@ -16,6 +17,7 @@ import { createWorker } from "./worker.ts";
 /** Imports of NDJSON, the tasks that show their progress, and exports. */
 export const feature: Feature = {
   collections: (roles) => [tasks(roles)],
+  tables: [{ name: awaitedTable }],
   commands: {
     import: [
       Infinity,

@@ -24,6 +24,13 @@ import {
   touch,
 } from "../../api/tasks/tasks.ts";
 import { importBatch, maxLineBytes, maxRejectedLines } from "./batch.ts";
+import {
+  awaitedMutation,
+  findAbandoned,
+  forgetAwaited,
+  settleAbandoned,
+  settleAwaited,
+} from "./awaited.ts";
 import { readSpool, removeOtherSpools } from "./spool.ts";
 import {
   findTask,
@@ -59,23 +66,19 @@ export function createWorker(context: ImportContext) {
     try {
       await nextTick();
       while (!signal.aborted) {
-        // The users take turns; a task that was interrupted comes first.
-        const tasks = unfinishedTasks(context)
-          .filter((task) => isOwn(context, task));
-        const task = tasks.find(({ status }) => status === "running") ??
-          tasks.find(({ user_id }) => user_id !== lastUser) ?? tasks[0];
-        if (task === undefined) return;
-        lastUser = task.user_id;
-        try {
-          await runTask(context, task, signal);
-        } catch (error) {
-          await pauseAfter(error, signal);
-        }
+        const task = findNext(context, lastUser);
+        const abandoned = task ? 0 : findAbandoned(context);
+        if (abandoned === undefined) return;
+        lastUser = task?.user_id ?? null;
+        await (task
+          ? runTask(context, task, signal)
+          : settleAbandoned(context, abandoned, signal))
+          .catch((error) => pauseAfter(error, signal));
       }
     } catch (error) {
       logFailure(context, error);
     } finally {
-      // In the same tick as the search that found no task, so that a later wake
+      // In the same tick as the search that found nothing, so that a later wake
       // starts a new run.
       running = undefined;
     }
@@ -94,7 +97,8 @@ export function createWorker(context: ImportContext) {
       await keepNeeded(context);
       const shared = asShared(context.store);
       if (shared) {
-        timer = setInterval(() => endAbandoned(context, shared), lookMs);
+        const look = () => endAbandoned(context, shared, signal);
+        timer = setInterval(look, lookMs);
       }
       wake();
     },
@@ -107,6 +111,17 @@ export function createWorker(context: ImportContext) {
       await running;
     },
   };
+}
+
+/** Returns the next task. The users take turns; one that was interrupted comes first. */
+function findNext(
+  context: ImportContext,
+  lastUser: Task["user_id"],
+): Task | undefined {
+  const tasks = unfinishedTasks(context)
+    .filter((task) => isOwn(context, task));
+  return tasks.find(({ status }) => status === "running") ??
+    tasks.find(({ user_id }) => user_id !== lastUser) ?? tasks[0];
 }
 
 /** Removes files that no task needs, and logs which imports are resumed. */
@@ -139,6 +154,7 @@ function isOwn({ store }: ImportContext, { server = "" }: Task): boolean {
 async function endAbandoned(
   context: ImportContext,
   store: SharedStore,
+  signal: AbortSignal,
 ): Promise<void> {
   const failure = "The server that had the request body is gone.";
   try {
@@ -146,7 +162,8 @@ async function endAbandoned(
       if (isOwn(context, task)) continue;
       if (await store.isServed(task.server ?? "")) continue;
       // It may have imported more before it was gone.
-      await finishTask(context, findTask(context, task.id) ?? task, failure);
+      const latest = findTask(context, task.id) ?? task;
+      await finishTask(context, latest, failure, signal);
     }
   } catch { /* again after the pause */ }
 }
@@ -168,14 +185,12 @@ async function runTask(
       : code === "ENOENT"
       ? "The request body is no longer on the disk."
       : "The request body cannot be read.";
-    await finishTask(context, findTask(context, task.id) ?? task, failure);
+    const latest = findTask(context, task.id) ?? task;
+    await finishTask(context, latest, failure, signal);
   }
 }
 
-/** How often the files of an import are read: as often as lines were rejected because others were. */
-const maxPasses = 10;
-
-/** Reads all files until no line waits for another, or the task must not continue. */
+/** Reads all files, sets what their records await, and reads them again if lines wait for that; unless the task must not continue. */
 async function importLines(
   context: ImportContext,
   task: Task,
@@ -183,19 +198,19 @@ async function importLines(
 ): Promise<void> {
   let current: Task | undefined = task;
   while (current) {
-    const { part = 0, pass = 0, isOpen, hasLate, isLast }: Task = current;
+    const { part = 0, hasLate, isLast }: Task = current;
     const next = partsOf(task)[part];
-    if (next && pass > 0 && !hasOptional(context, next)) {
+    if (next && isLast && !hasOptional(context, next)) {
       current = { ...current, part: part + 1, byte: 0, line: 0 };
     } else if (next) current = await importPart(context, current, next, signal);
-    else if (!isOpen && (!hasLate || isLast)) {
-      return await finishTask(context, current, null);
-    } else if (pass + 1 === maxPasses) {
-      const failure = "Too many lines refer to lines that were rejected.";
-      return await finishTask(context, current, failure);
+    else if (!hasLate || isLast) {
+      return await finishTask(context, current, null, signal);
     } else {
-      const start = { part: 0, byte: 0, line: 0, isOpen: false };
-      current = { ...current, ...start, pass: pass + 1, isLast: !isOpen };
+      await saveProgress(context, current);
+      await settleAwaited(context, task.id, signal);
+      const settled = findTask(context, task.id);
+      if (signal.aborted || !settled) return;
+      current = { ...settled, part: 0, byte: 0, line: 0, isLast: true };
     }
   }
 }
@@ -227,12 +242,12 @@ async function importPart(
       if (signal.aborted || !isStored(context, task)) return undefined;
       const failure = abortReason(context, current, records);
       if (records === undefined || failure !== null) {
-        return void await finishTask(context, current, failure);
+        return void await finishTask(context, current, failure, signal);
       }
       const caller = senderOf(context, current);
       const seq = store.transact(user_id ?? 0, (apply) => {
         let isChanged = performance.now() > savedAt + saveIntervalMs;
-        const progress = importBatch(lines, {
+        const { progress, awaited } = importBatch(lines, {
           progress: current,
           hasParts: more !== undefined,
           records,
@@ -250,6 +265,9 @@ async function importPart(
           now: now(),
         });
         current = { ...current, ...progress, status: "running" };
+        if (awaited.length > 0) {
+          apply(awaitedMutation(context, current, collection, awaited));
+        }
         if (!isChanged) return;
         current = touch(context, current);
         apply(context.records.putMutation(current));
@@ -259,7 +277,9 @@ async function importPart(
     }
   }
   const failure = abortReason(context, current, records);
-  if (failure !== null) return void await finishTask(context, current, failure);
+  if (failure !== null) {
+    return void await finishTask(context, current, failure, signal);
+  }
   return { ...current, part: part + 1, byte: 0, line: 0 };
 }
 
@@ -288,16 +308,33 @@ function abortReason(
     : "The user no longer has the right to write.";
 }
 
-/** Ends a task, unless it was deleted, with the reason if it failed. */
+/** Stores the progress of a task, unless it was deleted: what is awaited changes it there. */
+async function saveProgress(
+  context: ImportContext,
+  task: Task,
+): Promise<void> {
+  if (!isStored(context, task)) return;
+  const { store, records } = context;
+  await store.commit([records.putMutation(task)], task.user_id ?? 0);
+}
+
+/** Ends a task, unless it was deleted, with the reason if it failed; first sets what its records await. */
 async function finishTask(
   context: ImportContext,
   task: Task,
   failure: string | null,
+  signal: AbortSignal,
 ): Promise<void> {
   const { store, records } = context;
-  if (!isStored(context, task)) return;
-  const ended = finished(context, task, failure);
-  await store.commit([records.putMutation(ended)], task.user_id ?? 0);
+  await saveProgress(context, task);
+  await settleAwaited(context, task.id, signal);
+  if (signal.aborted || !isStored(context, task)) return;
+  const settled = findTask(context, task.id) ?? task;
+  const mutations = [
+    records.putMutation(finished(context, settled, failure)),
+    ...forgetAwaited(context, task.id),
+  ];
+  await store.commit(mutations, task.user_id ?? 0);
   await removeBodies(context, partsOf(task));
 }
 

@@ -54,7 +54,6 @@ export function createSignInLimiter(now: () => number): LimitSignIns {
         if (count > 0) hashing.set(key, count);
         else hashing.delete(key);
       }
-      isHashing = change > 0;
     };
     let isHashing = false;
     mayFail();
@@ -62,6 +61,7 @@ export function createSignInLimiter(now: () => number): LimitSignIns {
       const found = await check(async () => {
         while (!mayFail()) await once(ends, "end");
         countHash(1);
+        isHashing = true;
       });
       if (found !== undefined) byUser.forget(user);
       else {

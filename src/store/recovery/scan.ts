@@ -272,13 +272,15 @@ function markedSeq({ marker, storeId }: FolderScan): number {
   return marker?.store === storeId ? marker.seq : 0;
 }
 
-/** Refuses a file that cannot be read; one that is gone may be tried again. */
+/** Refuses a file that the disk cannot read. One that is gone may be tried again, and one that this user may not open says nothing of its content. */
 function refuseUnreadable(
   scan: FolderScan,
   file: string,
   error: unknown,
 ): never {
-  if (error instanceof StoreError || errorCode(error) === "ENOENT") throw error;
+  const isOpenError = /^(?:ENOENT|EACCES|EPERM|EMFILE|ENFILE)$/
+    .test(errorCode(error));
+  if (error instanceof StoreError || isOpenError) throw error;
   refuse(scan, wholeFile(file, errorText(error)));
 }
 

@@ -185,6 +185,28 @@ describe("expand", () => {
     assert.deepEqual(await seen(two), [false, false]);
     assert.deepEqual(await seen(keeper), [true, false]);
     assert.deepEqual(await seen(app.token), [true, true]);
+    if (lacks("conditional")) return;
+    // Nor does an ETag tell about it.
+    const etags = async (token: string) => {
+      const paths = ["works", "works/1", "works/1?fields=id"];
+      return await Promise.all(
+        paths.map(async (path) => {
+          const url = `${path}${
+            path.includes("?") ? "&" : "?"
+          }expand=plan,diary`;
+          const { headers } = await app.send("GET", url, undefined, token);
+          return headers.get("etag");
+        }),
+      );
+    };
+    const before = [await etags(""), await etags(two), await etags(one)];
+    await app.send("POST", "plans", { name: "q" });
+    await app.send("PATCH", "diaries/1", { name: "e" }, one);
+    assert.deepEqual(await etags(""), before[0]);
+    assert.deepEqual(await etags(two), before[1]);
+    for (const [at, etag] of (await etags(one)).entries()) {
+      assert.notEqual(etag, before[2]?.[at]);
+    }
   });
 
   const skip =

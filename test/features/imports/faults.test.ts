@@ -12,6 +12,7 @@ import { test } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { deriveCollections } from "../../../src/api/declaration/declaration.ts";
 import { Records } from "../../../src/api/records/records.ts";
+import { awaitedTable } from "../../../src/api/own-tables.ts";
 import { tablesOf } from "../../../src/api/routes.ts";
 import { receiveImport } from "../../../src/features/imports/requests.ts";
 import { tasks } from "../../../src/api/tasks/tasks.ts";
@@ -244,7 +245,10 @@ test("a power cut at any step of an import neither loses nor repeats a line", as
       folder: disk.folder,
       files: disk,
       tables: tablesOf(sample, [
-        { collections: (roles) => [tasks(roles)] },
+        {
+          collections: (roles) => [tasks(roles)],
+          tables: [{ name: awaitedTable }],
+        },
       ]),
       limits: { reserveBytes: 0, minLogBytes: 100_000, markerDelayMs: 5 },
     });

@@ -9,14 +9,16 @@ import { recordsOf } from "../../../src/api/records/local.ts";
 import { seedEmptyStore } from "../../../src/api/seed.ts";
 import { tablesOf } from "../../../src/api/routes.ts";
 import { loadFile } from "../../../src/cli/declaration/load-file.ts";
+import { openDataFolder } from "../../../src/data-folder.ts";
 import { openStore } from "../../../src/store/store.ts";
 import { extension } from "../../root.ts";
 import { removeFolder, start, temporaryFolder } from "../../harness.ts";
 import { runHere } from "../../in-process.ts";
-import { startLibrary } from "../../library.ts";
+import { library, startLibrary } from "../../library.ts";
 import {
   ended,
   fetchLines,
+  fromLines,
   importLines,
   sendLines,
   taskWhen,
@@ -179,6 +181,104 @@ test("a collection that refers to itself is imported over HTTP as it was exporte
   assert.equal((await fetchLines(other, "/v1/books")).text, text);
 });
 
+test("an export of a collection that is sorted by default goes in again", async (t) => {
+  const declaration = {
+    ...library,
+    collections: library.collections.map((each) => ({
+      ...each,
+      sort: each.name === "books" ? ["title" as const] : [],
+    })),
+  };
+  const [one, other] = [
+    await startLibrary({ declaration }),
+    await startLibrary({ declaration }),
+  ];
+  t.after(() => Promise.all([one.stop(), other.stop()]));
+  for (const name of ["Zebra", "Ant", "Mole"]) {
+    await one.send("POST", "books", { title: name });
+  }
+  const list = await one.request("GET", "/v1/books");
+  assert.deepEqual(list.body.map(({ id }) => id), [2, 3, 1]);
+  const { text } = await fetchLines(one, "/v1/books");
+  assert.deepEqual(fromLines(text).map(({ id }) => id), [1, 2, 3]);
+  const sorted = await fetchLines(one, "/v1/books?order=desc");
+  assert.deepEqual(fromLines(sorted.text).map(({ id }) => id), [1, 3, 2]);
+  const task = await importLines(other, "/v1/books", {
+    token: other.token,
+    raw: text,
+  });
+  assert.deepEqual([task.imported, task.rejected], [3, 0]);
+  assert.equal((await fetchLines(other, "/v1/books")).text, text);
+});
+
+test("private records keep an owner who comes with them, and get none of the other store", async () => {
+  const place = (name: string) => join(own, `private-${name}`);
+  const api = place("api.mjs");
+  await writeFile(
+    api,
+    `export default ({ collection, string, unique }) => ({
+      collections: [collection({
+        name: "notes", singular: "note", private: true,
+        access: { read: "viewer", write: "viewer", delete: "viewer" },
+        properties: { text: unique(string({ maxLength: 20 })) },
+      })],
+    });`,
+  );
+  const at = (name: string) => [
+    ...["--data-dir", place(name), "--collections", api],
+  ];
+  const run = async (words: string[], input = "") => {
+    const result = await runHere(words, { input });
+    assert.equal(result.code, 0, result.stderr);
+    return result.stdout;
+  };
+  const password = "a long enough one\n";
+  for (const name of ["boss", "ann", "gone", "lost"]) {
+    await run(["user", "add", name, ...at("one")], password);
+  }
+  const times = {
+    created_at: "2026-01-01T00:00:00.000Z",
+    updated_at: "2026-01-01T00:00:00.000Z",
+  };
+  // Two of the owners are gone; their texts are the same.
+  const { store } = await open("one");
+  await store.commit(
+    [2, 3, 4].map((owner_id, index) => [
+      "put",
+      "notes",
+      { id: index + 1, text: "same", owner_id, ...times },
+    ]),
+    0,
+  );
+  await store.commit([["del", "users", 3], ["del", "users", 4]], 0);
+  await store.close();
+  async function open(name: string) {
+    const declaration = await loadFile(api);
+    return { store: await openDataFolder(place(name), declaration) };
+  }
+  const owners = async (name: string) =>
+    fromLines(await run(["export", "notes", ...at(name)]))
+      .map((note) => note["owner_id"]);
+  assert.deepEqual(await owners("one"), [2, 3, 4]);
+  await run(["export", "--to", place("files"), ...at("one")]);
+  const hashes = ["export", "users", "--with-hashes", ...at("one")];
+  await writeFile(place("users"), await run(hashes));
+
+  // Of another store, whose user 2 is somebody else.
+  for (const name of ["boss", "eve"]) {
+    await run(["user", "add", name, ...at("two")], password);
+  }
+  await run(["import", "--from", place("files"), ...at("two")]);
+  assert.deepEqual(await owners("two"), [null, null, null]);
+  // Of a new one, with its users.
+  await run([
+    ...["import", "users", place("users")],
+    ...["notes", join(place("files"), "notes.ndjson"), ...at("three")],
+  ]);
+  assert.deepEqual(await owners("three"), [2, null, null]);
+  await run(["check", ...at("three")]);
+});
+
 test("a line imported through another record keeps it, and its validator changes with it", async (t) => {
   const app = await startLibrary();
   t.after(() => app.stop());
@@ -253,6 +353,9 @@ test("no reader of an import sees a reference that leads nowhere, and what leads
     const next = id === 2100 ? 100 : id === 2101 ? 2100 : id + 1;
     assert.equal(sequel_of_id, next);
   }
+  const messages = task.errors.slice(3, 7)
+    .map(({ errors: [first] }) => first?.message.slice(0, 10));
+  assert.deepEqual(messages, [2, 1, 4, 5].map((id) => `The book ${id}`));
   const errors = task.errors.map(({ line, errors: [first] }) => [
     line,
     `${first?.field} ${first?.code}`,
@@ -261,10 +364,11 @@ test("no reader of an import sees a reference that leads nowhere, and what leads
     [7, "title type"],
     [3, "sequel_of_id reference"],
     [6, "sequel_of_id reference"],
-    [2, "sequel_of_id reference"],
-    [1, "sequel_of_id reference"],
-    [4, "sequel_of_id reference"],
-    [5, "sequel_of_id reference"],
+    // With the line that they lead to.
+    [3, "sequel_of_id reference"],
+    [3, "sequel_of_id reference"],
+    [3, "sequel_of_id reference"],
+    [3, "sequel_of_id reference"],
     [books.length + 2, "sequel_of_id reference"],
     [books.length + 3, "sequel_of_id reference"],
   ]);

@@ -140,6 +140,44 @@ test("simultaneous failures cannot exceed the limit together", async () => {
   );
 });
 
+test("simultaneous failures of one client with many names cannot exceed its limit", async () => {
+  const limit = createSignInLimiter(() => start);
+  let checks = 0;
+  const check: Check = async (beforeHash) => {
+    await wrong(beforeHash);
+    checks++;
+    return undefined;
+  };
+  const all = Array.from(
+    { length: 60 },
+    (_, at) => limit("10.0.0.1", `user${at}`, check),
+  );
+  await Promise.allSettled(all);
+  assert.equal(checks, 50);
+});
+
+test("one that leaves before its password is checked makes room for nobody", async () => {
+  const limit = createSignInLimiter(() => start);
+  let finish = () => {};
+  const finished = new Promise<void>((resolve) => finish = resolve);
+  let checks = 0;
+  const slow: Check = async (beforeHash) => {
+    await beforeHash();
+    checks++;
+    await finished;
+    return undefined;
+  };
+  const leaves: Check = () => Promise.reject(new Error("it has left"));
+  const ten = Array.from({ length: 10 }, () => limit("a", "ada", slow));
+  await assert.rejects(limit("a", "ada", leaves), /it has left/);
+  const eleventh = limit("a", "ada", slow);
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.equal(checks, 10);
+  finish();
+  await Promise.all(ten);
+  await assert.rejects(eleventh, { code: 42900 });
+});
+
 test("simultaneous right passwords are all admitted", async () => {
   const limit = createSignInLimiter(() => start);
   let last: Promise<unknown> = Promise.resolve();

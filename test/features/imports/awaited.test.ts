@@ -1,0 +1,245 @@
+/** Records of an import that await others, under rules that such a record may break meanwhile. */
+
+import { strict as assert } from "node:assert";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { after, before, test, type TestContext } from "node:test";
+import { awaitedTable } from "../../../src/api/own-tables.ts";
+import { vocabulary } from "../../../src/cli/declaration/checked-vocabulary.ts";
+import { apiOf } from "../../collections.ts";
+import {
+  removeFolder,
+  type Server,
+  start,
+  temporaryFolder,
+} from "../../harness.ts";
+import { runHere } from "../../in-process.ts";
+import { startLibrary } from "../../library.ts";
+import {
+  ended,
+  fetchLines,
+  fromLines,
+  importLines,
+  sendLines,
+  taskWhen,
+  toLines,
+} from "../../lines.ts";
+import { signalBeforeWrite } from "./interrupted.ts";
+
+const { collection, optional, reference, string } = vocabulary;
+const access = { read: "anyone", write: "keeper", delete: "keeper" } as const;
+
+/** Rings: each but the end must have a next one; links require one. */
+const rings = apiOf([
+  collection({
+    name: "rings",
+    singular: "ring",
+    access,
+    properties: {
+      name: string({ maxLength: 20 }),
+      next_id: optional(reference("rings", { as: "previous" })),
+    },
+    check: ({ name, next_id }) =>
+      next_id === null && name !== "end" ? { next_id: "must be set" } : {},
+  }),
+  collection({
+    name: "links",
+    singular: "link",
+    access,
+    properties: { ring_id: reference("rings") },
+  }),
+]);
+
+/** The same in a file. */
+const file = `export default ({ collection, optional, reference, string }) => {
+  const access = { read: "anyone", write: "keeper", delete: "keeper" };
+  return { collections: [collection({
+    name: "rings", singular: "ring", access,
+    properties: {
+      name: string({ maxLength: 20 }),
+      next_id: optional(reference("rings", { as: "previous" })),
+      OTHER
+    },
+    check: ({ name, next_id }) =>
+      next_id === null && name !== "end" ? { next_id: "must be set" } : {},
+  })] };
+};`;
+
+let own: string;
+before(async () => own = await temporaryFolder());
+after(() => removeFolder(own));
+
+async function startRings(t: TestContext) {
+  const app = await startLibrary({ declaration: rings });
+  t.after(() => app.stop());
+  const ids = (name: string) =>
+    app.store.table(name).rows().map(({ document }) => document.id);
+  return { ...app, ids };
+}
+
+// In an order that the log does not have.
+const ring = (id: number, next_id: number, name = "a") => ({
+  id,
+  next_id,
+  name,
+});
+
+test("a record that breaks a rule without its reference is rejected with those that require it", async (t) => {
+  const { ids, ...app } = await startRings(t);
+  const { store, token } = app;
+  const raw = toLines([ring(1, 77), ring(2, 3), ring(3, 2), ring(4, 1)]);
+  const sent = sendLines(app, "/v1/rings", { token, raw });
+  const { body } = await sent;
+  // As a part of the same import: the command imports several files.
+  const task = await taskWhen(app, { url: body.url, token, until: ended });
+  assert.deepEqual([task.imported, task.rejected], [2, 2]);
+  assert.deepEqual(task.errors.map(({ line }) => line), [1, 1]);
+  assert.deepEqual(ids("rings"), [2, 3]);
+  assert.equal(store.table(awaitedTable).size, 0);
+});
+
+test("rings and links in several files: a ring that leads nowhere goes with its links", async () => {
+  const api = join(own, "rings.mjs");
+  await writeFile(
+    api,
+    file.replace("OTHER", "").replace(
+      "})] };",
+      `}), collection({ name: "links", singular: "link", access, properties: { ring_id: reference("rings") } })] };`,
+    ),
+  );
+  const store = join(own, "rings-store");
+  const files = { rings: "rings.ndjson", links: "links.ndjson" };
+  await writeFile(
+    join(own, files.rings),
+    toLines([ring(1, 77), ring(2, 1), ring(3, 3)]),
+  );
+  await writeFile(
+    join(own, files.links),
+    toLines([{ id: 1, ring_id: 1 }, { id: 2, ring_id: 3 }]),
+  );
+  const place = ["--data-dir", store, "--collections", api];
+  const imported = await runHere([
+    "import",
+    ...Object.entries(files).flatMap(([name, at]) => [name, join(own, at)]),
+    ...place,
+  ]);
+  assert.equal(imported.code, 1);
+  assert.match(imported.stdout, /^imported 2 rings, links, rejected 3\n$/);
+  const checked = await runHere(["check", ...place]);
+  assert.equal(checked.code, 0, checked.stdout);
+  const exported = await runHere(["export", "links", ...place]);
+  assert.deepEqual(fromLines(exported.stdout).map(({ id }) => id), [2]);
+});
+
+test("a rejected line with the id of another one changes nothing, however many were rejected before", async (t) => {
+  const { store, ...app } = await startRings(t);
+  const { token } = app;
+  const bad = Array.from({ length: 120 }, () => ({ name: 7 }));
+  const end = { id: 2000, name: "end", next_id: null };
+  const raw = toLines([
+    ...bad,
+    end,
+    { id: 2001, name: "end" },
+    { ...end, next_id: 2001 },
+    ring(3000, 3001),
+    ring(3001, 3000),
+  ]);
+  const task = await importLines(app, "/v1/rings", { token, raw });
+  assert.deepEqual([task.imported, task.rejected], [4, 121]);
+  const { document } = store.table("rings").get(2000) ?? assert.fail();
+  assert.equal(document["next_id"], null);
+});
+
+const count = 3000;
+const chain = Array.from(
+  { length: count },
+  (_, at) =>
+    at + 1 === count ? { id: at + 1, name: "end" } : ring(at + 1, count),
+);
+
+/** Begins an import of a chain on a server that dies in the midst of its first pass. */
+async function interrupt(name: string) {
+  const api = join(own, `${name}.mjs`);
+  await writeFile(api, file.replace("OTHER", ""));
+  const folder = join(own, name);
+  const env = { COLLECTIONS: api };
+  const nodeArgs = signalBeforeWrite("SIGKILL", '"id":1500,"name"');
+  const server = await start({ folder, env, nodeArgs });
+  const token = await server.signIn();
+  const raw = toLines(chain);
+  const { status } = await sendLines(server, "/v1/rings", { token, raw });
+  assert.equal(status, 202);
+  assert.equal(await server.ended, null);
+  return { api, folder, place: ["--data-dir", folder, "--collections", api] };
+}
+
+/** Waits until no record awaits another; returns their next ones. */
+async function settled(server: Server): Promise<unknown[]> {
+  for (;;) {
+    const { text } = await fetchLines(server, "/v1/rings");
+    const all = fromLines(text);
+    if (all.every(({ name, next_id }) => next_id || name === "end")) {
+      return all.map(({ next_id }) => next_id);
+    }
+  }
+}
+
+test("until an import goes on, its records are no damage, and do not hinder a new declaration", async (t) => {
+  const { folder, api, place } = await interrupt("changed");
+  const checked = await runHere(["check", ...place]);
+  assert.equal(checked.code, 0, checked.stdout + checked.stderr);
+  await writeFile(
+    api.replace("changed", "later"),
+    file.replace("OTHER", "size: optional(string({ maxLength: 9 })),"),
+  );
+  const env = { COLLECTIONS: api.replace("changed", "later") };
+  const server = await start({ folder, env });
+  t.after(() => server.stop());
+  const task = await taskWhen(server, {
+    url: "/v1/tasks/1",
+    token: await server.signIn(),
+    until: ended,
+  });
+  assert.deepEqual([task.imported, task.rejected], [count, 0]);
+});
+
+test("after the task of an import is deleted, no record stays half done", async (t) => {
+  const { folder, api } = await interrupt("deleted");
+  const env = { COLLECTIONS: api };
+  const between = await start({
+    folder,
+    env: { ...env, FEATURES: "deletions" },
+  });
+  const token = await between.signIn();
+  const { text } = await between.request("GET", "/v1/rings?limit=1");
+  assert.match(text, /"next_id":null/);
+  const path = "/v1/tasks/1";
+  const { status } = await between.request("DELETE", path, { token });
+  assert.equal(status, 204);
+  await between.end();
+  const server = await start({ folder, env });
+  t.after(() => server.stop());
+  // What they refer to was not imported.
+  assert.deepEqual(await settled(server), []);
+});
+
+test("a copy of a store in which an import is in progress has no record half done once it is served", async (t) => {
+  const { api, place } = await interrupt("copied");
+  const copy = join(own, "copy");
+  const backup = await runHere(["backup", copy, ...place]);
+  assert.equal(backup.code, 0, backup.stderr);
+  const server = await start({ folder: copy, env: { COLLECTIONS: api } });
+  t.after(() => server.stop());
+  const token = await server.signIn();
+  const task = await taskWhen(server, {
+    url: "/v1/tasks/1",
+    token,
+    until: ended,
+  });
+  assert.equal(task.status, "failed");
+  // What the others refer to is in the part that is not in the copy.
+  const { text } = await fetchLines(server, "/v1/rings");
+  assert.equal(text, "");
+  assert.ok(task.rejected > 1000, `${task.rejected}`);
+  assert.equal(task.imported, 0);
+});
