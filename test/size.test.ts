@@ -33,7 +33,7 @@ const isOf = (feature: string) => (path: string) =>
   path.startsWith(`features/${feature}/`);
 
 /**
- * The lowest numbers that were ever reached; the second one but for 2,700 tokens,
+ * The lowest numbers that were ever reached; the second one but for 2,800 tokens,
  * with which an import that ends in any way leaves no record half done, and a
  * repair gives no id twice.
  */
@@ -45,7 +45,7 @@ const ratchets: readonly [
   ["a server without features loads", 53_669, (path) => kernel.has(path)],
   [
     "everything but later features has",
-    162_617,
+    162_730,
     (path) => ![...laterFeatures.keys()].some((name) => isOf(name)(path)),
   ],
 ];

@@ -113,63 +113,77 @@ export async function settleAwaited(
 ): Promise<void> {
   for (let pass = 0; !signal.aborted; pass++) {
     const rows = awaitedOf(context, task);
-    const { length } = rows;
-    const isForward = pass % 2 === 0;
-    for (const row of isForward ? rows : rows.reverse()) {
+    const items = itemsOf(rows, pass);
+    for (let isDone = rows.length === 0; !isDone && !signal.aborted;) {
       await nextTick();
-      const items = (JSON.parse(row.items) as AwaitedItem[])
-        .filter(([, line]) => line < 0 === pass > 0);
-      if (!isForward) items.reverse();
-      while (items.length > 0 && !signal.aborted) {
-        await context.store.durable(settleItems(context, row, items));
-        await nextTick();
-      }
+      const settled = settleItems(
+        context,
+        task,
+        items,
+        rows[0]?.user_id ?? null,
+      );
+      await context.store.durable(settled.seq);
+      isDone = settled.isDone;
     }
-    if (pass > 0 && awaitedOf(context, task).length === length) return;
+    if (pass > 0 && awaitedOf(context, task).length === rows.length) return;
   }
 }
 
-/** Settles the first items in one transaction with the progress of their task, and removes them from the array. */
+type Items = Generator<readonly [Awaited, AwaitedItem?], undefined>;
+
+/** Yields what is judged in a pass: at first what lines await, then the references to rejected records; and each row that has none, so that a search for them can pause. */
+function* itemsOf(rows: readonly Awaited[], pass: number): Items {
+  const isForward = pass % 2 === 0;
+  for (const row of isForward ? rows : rows.toReversed()) {
+    const items = (JSON.parse(row.items) as AwaitedItem[])
+      .filter(([, line]) => line < 0 === pass > 0);
+    for (const item of isForward ? items : items.reverse()) yield [row, item];
+    yield [row];
+  }
+}
+
+/** Settles the next items in one transaction with the progress of their task. */
 function settleItems(
   context: ImportContext,
-  { id: _, ...row }: Awaited,
-  items: AwaitedItem[],
-): number {
+  id: number,
+  items: Items,
+  user_id: number | null,
+): { readonly seq: number; readonly isDone: boolean } {
   const { store, importable, records: tasks } = context;
-  const { of, user_id, task: id } = row;
-  const records = importable(of);
-  const caller = senderOf(context, row);
+  const caller = senderOf(context, { user_id });
   const deadline = performance.now() + maxBatchMs;
-  return store.transact(user_id ?? 0, (apply) => {
+  let isDone = false;
+  const seq = store.transact(user_id ?? 0, (apply) => {
     let task = findTask(context, id);
-    for (
-      let item = items.shift();
-      item && records;
-      item = performance.now() < deadline ? items.shift() : undefined
-    ) {
+    do {
+      const { value, done = false } = items.next();
+      isDone = done;
+      const [row, item] = value ?? [];
+      const records = importable(row?.of ?? "");
+      if (!row || !item || !records) continue;
       const line = Math.abs(item[1]);
       const { mutations = [], errors, rejected = 0, reopened = [] } =
         settleItem(records, item, { ...row, caller });
       mutations.forEach(apply);
-      for (const [source, ...each] of reopened) {
-        const [record, references] = each;
+      for (const [of, record, references] of reopened) {
         const again: AwaitedItem = [record, -line, references];
         const { lastId } = store.table(awaitedTable);
-        apply(putItems(lastId, [again], { ...row, of: source }));
+        apply(putItems(lastId, [again], { ...row, of }));
       }
       if (errors === undefined || task === undefined) continue;
-      const place = task.more ? { collection: of } : {};
+      const place = task.more ? { collection: row.of } : {};
       task = {
         ...task,
         errors: addErrors(task.errors, { ...place, line, errors }),
         imported: task.imported - rejected,
         rejected: task.rejected + rejected,
       };
-    }
+    } while (!isDone && performance.now() < deadline);
     if (task !== undefined && task !== findTask(context, id)) {
       apply(tasks.putMutation(touch(context, task)));
     }
   });
+  return { seq, isDone };
 }
 
 /** What becomes of a record that awaits references. */
