@@ -33,7 +33,7 @@ const isOf = (feature: string) => (path: string) =>
   path.startsWith(`features/${feature}/`);
 
 /**
- * The lowest numbers that were ever reached; the second one but for 2,800 tokens,
+ * The lowest numbers that were ever reached; the second one but for 3,900 tokens,
  * with which an import that ends in any way leaves no record half done, and a
  * repair gives no id twice.
  */
@@ -42,10 +42,10 @@ const ratchets: readonly [
   lowest: number,
   isCounted: (path: string) => boolean,
 ][] = [
-  ["a server without features loads", 53_669, (path) => kernel.has(path)],
+  ["a server without features loads", 53_686, (path) => kernel.has(path)],
   [
     "everything but later features has",
-    162_730,
+    163_882,
     (path) => ![...laterFeatures.keys()].some((name) => isOf(name)(path)),
   ],
 ];

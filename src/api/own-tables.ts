@@ -1,6 +1,7 @@
 /** The names of tables that features have for themselves, and commands leave out. */
 
 import type { Store } from "../store/store.ts";
+import { declarationTable } from "./declaration/remembered.ts";
 
 /** The table with the histories of the store, which each copy begins anew: see features/events/history.ts. */
 export const historyTable = "_history";
@@ -14,10 +15,20 @@ export function awaitingRecords(
 ): ReadonlySet<string> {
   const names = new Set<string>();
   for (const { document } of tables.get(awaitedTable)?.frozen() ?? []) {
-    const { of, items } = document;
-    for (const [id] of JSON.parse(String(items))) names.add(`${of}/${id}`);
+    const of = presentName({ tables }, String(document["of"]));
+    const items = JSON.parse(String(document["items"]));
+    for (const [id] of items) names.add(`${of}/${id}`);
   }
   return names;
+}
+
+/** Returns the present name of a collection, or of a property such as `books.title`, that may have been renamed. */
+export function presentName(
+  { tables }: Pick<Store, "tables">,
+  name: string,
+): string {
+  const remembered = tables.get(declarationTable)?.get(1)?.document;
+  return Object(remembered?.["newNames"])[name] ?? name;
 }
 
 /** The table with the time of the last look for what has expired: see features/deletions/retention.ts. */

@@ -179,6 +179,9 @@ function describeLosses(
   const title = "records whose last change or deletion is lost";
   return faults.map((each) => `fault: ${describeFault(each)}\n`).join("") +
     `lost transactions: ${lostTransactions}\n` +
+    (lostTransactions > 0
+      ? "all sign-ins end, as one may have ended some\n"
+      : "") +
     describeList("lost records", records.filter((each) => !isThere(each))) +
     describeList(title, records.filter(isThere));
 }

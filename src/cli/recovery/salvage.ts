@@ -49,7 +49,7 @@ export class Salvage {
   damagedTransactions = 0;
   /** The records that damaged lines show, such as `zoos/4`, unless a later line puts or deletes them. */
   readonly damagedRecords = new Set<string>();
-  /** The most ids that lines can have assigned which show none. */
+  /** The most ids that damaged lines can have assigned. */
   hiddenIds = 0;
 
   constructor(faults: readonly Fault[], declared: readonly TableDeclaration[]) {
@@ -66,9 +66,11 @@ export class Salvage {
   async readFile(file: OpenFile, name: string): Promise<void> {
     let seed: number | undefined = 0;
     for await (const lines of readLines(file)) {
-      for (const { bytes, line } of lines.map(trimZeros)) {
+      for (const { bytes, line, hasNewline } of lines.map(trimZeros)) {
         const parsed = parseLine(bytes, seed);
-        if (parsed === undefined) this.#addDamagedLine(bytes.toString());
+        const isPadding = bytes.length === 0 && !hasNewline;
+        if (isPadding) continue;
+        if (parsed === undefined) this.#addDamagedLine(bytes.toString(), line);
         else if (line > 1) this.#addLine(parsed, name);
         else if (!this.#addHeader(parsed, name)) return;
         if (line === 1) seed = parsed && crc32(parsed.salt);
@@ -109,6 +111,13 @@ export class Salvage {
     }
   }
 
+  /** Raises the counters to those that a damaged header still shows. */
+  #addDamagedHeader(text: string): void {
+    for (const [, name = "", id] of text.matchAll(/"(\w+)":\[(\d{1,15}),/g)) {
+      this.tables.get(name)?.advanceCounters(Number(id), 0);
+    }
+  }
+
   /** Notes an id that was used: if it is above all others, its record is lost. */
   noteId(table: string, id: number): void {
     const { lastId = Infinity } = this.tables.get(table) ?? {};
@@ -119,16 +128,15 @@ export class Salvage {
    * Notes the records that a damaged line mentions. A string in a document
    * cannot look like such a mention, because its quotes are escaped.
    */
-  #addDamagedLine(text: string): void {
+  #addDamagedLine(text: string, line: number): void {
+    if (line === 1) return this.#addDamagedHeader(text);
     if (text.includes('"tx":')) this.damagedTransactions++;
     const [, of = ""] = /"of":"(\w+)"/.exec(text) ?? [];
     const pattern =
       /(?:\["(put|del)","(\w+)",|(?=\{))(?:\{"id":)?(\d{1,15})(?=[,}\]])/g;
-    const mentions = [...text.matchAll(pattern)];
-    if (mentions.length === 0) {
-      this.hiddenIds += Math.ceil(text.length / minRecordLength);
-    }
-    for (const [, kind, table = of, id] of mentions) {
+    // A part of it may be gone, with the ids that it assigned.
+    this.hiddenIds += Math.ceil((text.length + 1) / minRecordLength);
+    for (const [, kind, table = of, id] of text.matchAll(pattern)) {
       const isThere = this.tables.get(table)?.get(Number(id)) !== undefined;
       // Nothing is lost if the line deletes a record that does not exist, or is
       // a snapshot's copy of a record that the logs before it contain.
@@ -137,6 +145,9 @@ export class Salvage {
     }
   }
 }
+
+/** Tokens were signed for these. */
+const authorizations = "authorizations";
 
 /** No line assigns an id with fewer characters. */
 const minRecordLength = 32;
@@ -188,6 +199,13 @@ export async function salvageFolder(
     const known = tables.get(table);
     if (known === undefined) damagedRecords.delete(name);
     else known.advanceCounters(Number(id), 0); // no id is used twice
+  }
+  if (salvage.lostTransactions > 0) {
+    // One of them may have ended some.
+    const table = tables.get(authorizations);
+    for (const { document } of table?.rows().toReversed() ?? []) {
+      table?.replace(document.id, undefined);
+    }
   }
   for (const table of tables.values()) {
     // No validator stays current.

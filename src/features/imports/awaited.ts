@@ -2,10 +2,11 @@
  * References to records that come later in an import, or in a circle. The record
  * is stored without such a reference, and what it awaits in a table of the
  * feature's own, in the same transaction. Once all lines are read, or the import
- * has ended in any other way, each reference is set; a record whose reference
- * leads nowhere, or that breaks a rule with it, is rejected after all. So nobody
- * sees a reference that leads nowhere, and a crash, a copy of the store or a
- * deleted task leaves no record half done.
+ * has ended in any other way, each reference is set. A record whose reference
+ * leads to no record of the import, or that breaks a rule with it, is rejected
+ * after all, and with it those that refer to it. So nobody sees a reference that
+ * leads nowhere, and a crash, a copy of the store or a deleted task leaves no
+ * record half done.
  */
 
 import { performance } from "node:perf_hooks";
@@ -14,17 +15,28 @@ import { type Collection, ownerOf } from "../../api/declaration/declaration.ts";
 import {
   checkRules,
   enforceRules,
+  fieldError,
+  RuleError,
   validate,
+  validationError,
 } from "../../api/declaration/validation.ts";
-import { awaitedTable } from "../../api/own-tables.ts";
+import { awaitedTable, presentName } from "../../api/own-tables.ts";
 import { deletionOf } from "../../api/records/deleting.ts";
 import type { Records } from "../../api/records/records.ts";
-import { isUnfinished, senderOf, touch } from "../../api/tasks/tasks.ts";
-import { type Document, formatTime, type Mutation } from "../../store/store.ts";
+import { localOperator } from "../../api/operator.ts";
+import { isUnfinished, touch } from "../../api/tasks/tasks.ts";
+import {
+  type Document,
+  formatTime,
+  type Mutation,
+  type Store,
+} from "../../store/store.ts";
 import {
   addErrors,
+  anotherRecord,
   type AwaitedItem,
   errorsOf,
+  includesId,
   maxBatchMs,
   provisionalTime,
 } from "./batch.ts";
@@ -34,46 +46,29 @@ import { findTask, type ImportContext, type Task } from "./task.ts";
 interface Awaited extends Document {
   /** The id of the import's task, which may be gone. */
   readonly task: number;
-  /** When the import began. */
-  readonly begun: string;
   readonly user_id: number | null;
   /** The collection of the records. */
   readonly of: string;
   /** The items as JSON, which takes less memory. */
   readonly items: string;
-  /** The highest ids that were used before the import, by the names of its collections. */
-  readonly lastIds: Readonly<Record<string, number>>;
 }
 
-/** The most records that are changed or deleted because another one is rejected. */
-const maxConsequences = 1000;
+/** The most records that are rejected at once because another one is. */
+const maxConsequences = 10_000;
+
+/** How many rows are forgotten in one transaction. */
+const maxForgotten = 500;
 
 /** Returns the mutation that stores what records of a task await. */
 export function awaitedMutation(
   { store }: ImportContext,
-  { id: task, created_at, user_id, lastIds = {} }: Task,
+  { id: task, user_id }: Task,
   of: string,
   items: readonly AwaitedItem[],
 ): Mutation {
-  const begun = String(created_at);
-  return putItems(store.table(awaitedTable).lastId, items, {
-    ...{ task, begun, user_id, of, lastIds },
-  });
-}
-
-function putItems(
-  lastId: number,
-  items: readonly AwaitedItem[],
-  others: Omit<Awaited, "id" | "items">,
-): Mutation {
-  const id = lastId + 1;
-  return ["put", awaitedTable, { ...others, id, items: JSON.stringify(items) }];
-}
-
-/** Returns the mutations that forget what the records of a task awaited. */
-export function forgetAwaited(context: ImportContext, task: number) {
-  return awaitedOf(context, task)
-    .map(({ id }): Mutation => ["del", awaitedTable, id]);
+  const id = store.table(awaitedTable).lastId + 1;
+  const row = { id, task, user_id, of, items: JSON.stringify(items) };
+  return ["put", awaitedTable, row];
 }
 
 function awaitedOf({ store }: ImportContext, task?: number): Awaited[] {
@@ -90,67 +85,83 @@ export function findAbandoned(context: ImportContext): number | undefined {
   })?.task;
 }
 
-/** Sets what the records of an import await whose task was deleted. */
-export async function settleAbandoned(
-  context: ImportContext,
-  task: number,
-  signal: AbortSignal,
-): Promise<void> {
-  await settleAwaited(context, task, signal);
-  if (signal.aborted) return;
-  await context.store.commit(forgetAwaited(context, task), 0);
-}
-
-/**
- * Sets the references that the records of a task await. If one is rejected,
- * those that already refer to it are judged again, in the opposite order: so a
- * chain of them takes one more pass, whichever way it leads.
- */
+/** Sets the references that the records of a task await, and forgets these. */
 export async function settleAwaited(
   context: ImportContext,
   task: number,
   signal: AbortSignal,
 ): Promise<void> {
-  for (let pass = 0; !signal.aborted; pass++) {
-    const rows = awaitedOf(context, task);
-    const items = itemsOf(rows, pass);
-    for (let isDone = rows.length === 0; !isDone && !signal.aborted;) {
-      await nextTick();
-      const settled = settleItems(
-        context,
-        task,
-        items,
-        rows[0]?.user_id ?? null,
-      );
-      await context.store.durable(settled.seq);
-      isDone = settled.isDone;
-    }
-    if (pass > 0 && awaitedOf(context, task).length === rows.length) return;
+  const rows = awaitedOf(context, task);
+  const user_id = rows[0]?.user_id ?? null;
+  const items = itemsOf(context, rows);
+  const isOwn = createdBy(context, findTask(context, task), rows);
+  for (let isDone = rows.length === 0; !isDone && !signal.aborted;) {
+    await nextTick();
+    const settled = settleItems(context, { task, user_id, isOwn }, items);
+    await context.store.durable(settled.seq);
+    isDone = settled.isDone;
+  }
+  while (rows.length > 0 && !signal.aborted) {
+    await nextTick();
+    const some = rows.splice(0, maxForgotten)
+      .map(({ id }): Mutation => ["del", awaitedTable, id]);
+    await context.store.commit(some, user_id ?? 0);
   }
 }
 
-type Items = Generator<readonly [Awaited, AwaitedItem?], undefined>;
+/** Returns whether an import has created a record. */
+type IsOwn = (of: string, id: number) => boolean;
 
-/** Yields what is judged in a pass: at first what lines await, then the references to rejected records; and each row that has none, so that a search for them can pause. */
-function* itemsOf(rows: readonly Awaited[], pass: number): Items {
-  const isForward = pass % 2 === 0;
-  for (const row of isForward ? rows : rows.toReversed()) {
-    const items = (JSON.parse(row.items) as AwaitedItem[])
-      .filter(([, line]) => line < 0 === pass > 0);
-    for (const item of isForward ? items : items.reverse()) yield [row, item];
-    yield [row];
+/** Returns which records a task has created; if it is gone, only those that await others are known. */
+function createdBy(
+  { store }: ImportContext,
+  task: Task | undefined,
+  rows: readonly Awaited[],
+): IsOwn {
+  if (task === undefined) {
+    const known = new Set<string>();
+    for (const { of, items } of rows) {
+      for (const [id] of JSON.parse(items) as AwaitedItem[]) {
+        known.add(`${presentName(store, of)}/${id}`);
+      }
+    }
+    return (of, id) => known.has(`${of}/${id}`);
+  }
+  const created = Object.entries(task.created ?? {})
+    .map(([name, ids]) => [presentName(store, name), ids] as const);
+  return (of, id) =>
+    created.some(([name, ids]) => name === of && includesId(ids, id));
+}
+
+type Items = Generator<readonly [of: string, AwaitedItem?], undefined>;
+
+/** Yields what is awaited, with the present names; and something after each row, so that the work can pause. */
+function* itemsOf({ store }: ImportContext, rows: readonly Awaited[]): Items {
+  for (const { of: former, items } of rows) {
+    const of = presentName(store, former);
+    for (const item of JSON.parse(items) as AwaitedItem[]) {
+      const [id, line, references, time] = item;
+      const named = Object.entries(references).map(([name, target]) => [
+        presentName(store, `${of}.${name}`).slice(of.length + 1),
+        target,
+      ]);
+      yield [of, [id, line, Object.fromEntries(named), time]];
+    }
+    yield [of];
   }
 }
 
 /** Settles the next items in one transaction with the progress of their task. */
 function settleItems(
   context: ImportContext,
-  id: number,
+  { task: id, user_id, isOwn }: {
+    readonly task: number;
+    readonly user_id: number | null;
+    readonly isOwn: IsOwn;
+  },
   items: Items,
-  user_id: number | null,
 ): { readonly seq: number; readonly isDone: boolean } {
   const { store, importable, records: tasks } = context;
-  const caller = senderOf(context, { user_id });
   const deadline = performance.now() + maxBatchMs;
   let isDone = false;
   const seq = store.transact(user_id ?? 0, (apply) => {
@@ -158,23 +169,21 @@ function settleItems(
     do {
       const { value, done = false } = items.next();
       isDone = done;
-      const [row, item] = value ?? [];
-      const records = importable(row?.of ?? "");
-      if (!row || !item || !records) continue;
-      const line = Math.abs(item[1]);
-      const { mutations = [], errors, rejected = 0, reopened = [] } =
-        settleItem(records, item, { ...row, caller });
+      const [of = "", item] = value ?? [];
+      const records = importable(of);
+      if (!item || !records) continue;
+      const { mutations = [], errors = [], rejected = 0 } = settleItem(
+        records,
+        item,
+        isOwn,
+      );
       mutations.forEach(apply);
-      for (const [of, record, references] of reopened) {
-        const again: AwaitedItem = [record, -line, references];
-        const { lastId } = store.table(awaitedTable);
-        apply(putItems(lastId, [again], { ...row, of }));
-      }
-      if (errors === undefined || task === undefined) continue;
-      const place = task.more ? { collection: row.of } : {};
+      if (errors.length === 0 || task === undefined) continue;
+      const place = task.more ? { collection: of } : {};
+      const line = { ...place, line: item[1], errors };
       task = {
         ...task,
-        errors: addErrors(task.errors, { ...place, line, errors }),
+        errors: addErrors(task.errors, line),
         imported: task.imported - rejected,
         rejected: task.rejected + rejected,
       };
@@ -192,127 +201,156 @@ interface Settled {
   readonly errors?: ReturnType<typeof errorsOf>;
   /** How many records are rejected after all. */
   readonly rejected?: number;
-  /** The references that others had to them, by the collection and the id of each. */
-  readonly reopened?: readonly (readonly [
-    source: string,
-    record: number,
-    references: AwaitedItem[2],
-  ])[];
+}
+
+/** Throws if a reference leads to a record that the import has not created: it got the id of one that never came. */
+function requireOwn(
+  { collection: { parents }, store }: Records,
+  isOwn: IsOwn,
+  open: readonly (readonly [name: string, id: number])[],
+): void {
+  const errors = open.flatMap(([name, id]) => {
+    const { target } = parents.find(({ property }) => property === name) ?? {};
+    const isOther = target && store.table(target.name).get(id) &&
+      !isOwn(target.name, id);
+    return isOther ? [anotherRecord(name, id)] : [];
+  });
+  if (errors.length > 0) throw validationError(errors);
 }
 
 /** Sets the references of a record that are still empty; one that somebody has changed meanwhile stays as it is. */
 function settleItem(
   records: Records,
-  [id, line, references]: AwaitedItem,
-  { caller, lastIds, begun }: Pick<Awaited, "lastIds" | "begun"> & {
-    readonly caller: ReturnType<typeof senderOf>;
-  },
+  [id, , references, time]: AwaitedItem,
+  isOwn: IsOwn,
 ): Settled {
   const { collection, store, table } = records;
   const previous = table.get(id)?.document;
   if (previous === undefined) return {}; // rejected, or deleted by somebody
   const open = Object.entries(references)
-    .filter(([name]) => previous[name] === null);
+    .filter(([name]) => (previous[name] ?? null) === null);
   if (open.length === 0) return {};
-  const isExported = String(previous["updated_at"]) < begun;
-  const isUntouched = line < 0 || isExported ||
-    previous["updated_at"] === provisionalTime(previous["created_at"]);
-  if (!isUntouched) {
+  const { created_at, updated_at } = previous;
+  if (updated_at !== provisionalTime(time ?? Date.parse(String(created_at)))) {
+    const reason = "stays empty: the record was changed meanwhile";
     return {
-      errors: open.map(([field]) => ({
-        field,
-        code: "reference",
-        message: `"${field}" stays empty: the record was changed meanwhile.`,
-      })),
+      errors: open.map(([name]) =>
+        fieldError(name, { code: "reference", reason })
+      ),
     };
   }
   try {
+    requireOwn(records, isOwn, open);
     const owner = ownerOf(collection, previous);
-    const values = validate(collection, Object.fromEntries(open), {
-      ...{ store, table, caller, owner, previous },
+    const declared = open.filter(([name]) =>
+      collection.visibleProperties.has(name)
+    );
+    // The sender has created both records, and may be gone.
+    validate(collection, Object.fromEntries(declared), {
+      ...{ store, table, caller: localOperator, owner, previous },
       partial: true,
     });
-    const set = open.map(([name]) => [name, values[name] ?? null]);
     const next: Document = {
       ...previous,
-      ...Object.fromEntries(set),
-      updated_at: isExported
-        ? formatTime(Date.parse(String(previous["updated_at"])) - 1)
-        : records.timestamp(previous["updated_at"]),
+      ...Object.fromEntries(open), // hidden if it is no longer declared
+      updated_at: time === undefined
+        ? records.timestamp(updated_at)
+        : formatTime(time),
     };
     enforceRules(collection, next);
     return { mutations: [records.putMutation(next)] };
   } catch (error) {
-    // The line of one that refers to a rejected one is that of the latter.
-    const which = line < 0 ? `The ${collection.singular} ${id}: ` : "";
-    const errors = errorsOf(error).map(({ message, ...each }) => ({
-      ...each,
-      message: which + message,
-    }));
-    return { errors, ...planRejection(records, previous, lastIds) };
+    return planRejection(records, previous, { error, isOwn });
   }
 }
 
+/** A record that refers to a rejected one: what becomes of it. */
+interface Consequence {
+  readonly of: Collection;
+  /** Without the references that lead nowhere. */
+  readonly document: Document;
+  readonly isDeleted: boolean;
+}
+
 /**
- * Plans the deletion of a record that an import has created: others lose their
- * reference to it. If others require it, it stays without its own reference,
- * unless that breaks its rules: then those are rejected with it.
- *
- * @returns undefined if it stays: also if a record that the import did not create
- * would change, or very many would
+ * Plans the rejection of a record that an import has created, with those that
+ * refer to it. One that others require stays, without its reference, if it fits
+ * its rules so. If a record that the import has not created refers to it, or very
+ * many do, it stays in any case.
  */
 function planRejection(
   records: Records,
   document: Document,
-  lastIds: Awaited["lastIds"],
-): Settled | undefined {
+  { error, isOwn }: { readonly error: unknown; readonly isOwn: IsOwn },
+): Settled {
   const { collection, store } = records;
-  const mayStay = checkRules(collection, document).length === 0;
-  const all = new Map<
-    string,
-    [Collection, Document, emptied?: Record<string, number>]
-  >([[`${collection.name}/${document.id}`, [collection, document]]]);
-  for (const [of, { id }, isEmptied] of all.values()) { // grows while it is iterated over
+  const errors = reasonsOf(error, collection);
+  const all = new Map<string, Consequence>();
+  const add = (of: Collection, document: Document, mustGo: boolean) => {
+    const isDeleted = mustGo || !isRequired(store, of, document.id) ||
+      !fits(of, document);
+    const name = `${of.name}/${document.id}`;
+    all.delete(name); // moves it to the end, so that it is visited again
+    all.set(name, { of, document, isDeleted });
+  };
+  add(collection, document, false);
+  for (const { of, document: { id }, isDeleted } of all.values()) { // grows while it is iterated over
     for (
-      const { source, property, isRequired } of isEmptied ? [] : of.children
+      const { source, property, isRequired } of isDeleted ? of.children : []
     ) {
-      const { [source.name]: lastId = Infinity } = lastIds;
-      for (
-        const { document } of store.table(source.name).rowsWith(property, id)
-      ) {
-        const name = `${source.name}/${document.id}`;
-        const [, known = document, emptied = {}] = all.get(name) ?? [];
-        if (all.has(name) && known === document) continue; // deleted
-        if (document.id <= lastId || all.size > maxConsequences) {
-          return undefined;
+      for (const row of store.table(source.name).rowsWith(property, id)) {
+        const known = all.get(`${source.name}/${row.document.id}`);
+        if (known?.isDeleted) continue;
+        const isTooMuch = all.size > maxConsequences;
+        if (isTooMuch || !isOwn(source.name, row.document.id)) {
+          return { errors };
         }
-        if (isRequired && mayStay) return undefined;
-        all.delete(name); // moves it to the end, so that it is visited again
-        all.set(
-          name,
-          isRequired ? [source, document] : [
-            source,
-            { ...known, [property]: null },
-            { ...emptied, [property]: id },
-          ],
-        );
+        const { document = row.document } = known ?? {};
+        add(source, { ...document, [property]: null }, isRequired);
       }
     }
   }
   const changes = [...all.values()].reverse(); // those that require another one first
-  const deleted = changes.filter(([, , emptied]) => !emptied);
+  const deleted = changes.filter(({ isDeleted }) => isDeleted);
+  const others = deleted.slice(0, -1)
+    .map(({ of: { singular }, document: { id } }) => `${singular} ${id}`);
   return {
-    mutations: changes.map(([of, each, emptied]) =>
-      emptied
-        ? ["put", of.name, {
-          ...each,
-          updated_at: records.timestamp(each["updated_at"]),
-        }]
-        : deletionOf(of, each)
-    ),
+    mutations: changes.flatMap(({ of, document: each, isDeleted }) => {
+      if (isDeleted) return [deletionOf(of, each)];
+      if (each === document) return []; // it is stored so
+      const updated_at = records.timestamp(each["updated_at"]);
+      return [["put", of.name, { ...each, updated_at }]];
+    }),
+    errors: others.length === 0 ? errors : [...errors, {
+      field: "",
+      code: "reference",
+      message: `Rejected with it, as they refer to it: ${
+        others.reverse().slice(0, 10).join(", ")
+      }${others.length > 10 ? ` and ${others.length - 10} more` : ""}.`,
+    }],
     rejected: deleted.length,
-    reopened: changes.flatMap(([{ name }, { id }, emptied]) =>
-      emptied ? [[name, id, emptied] as const] : []
-    ),
   };
+}
+
+/** Returns the errors of a record that is rejected; a check that fails cannot judge it. */
+function reasonsOf(error: unknown, { name }: Collection) {
+  if (!(error instanceof RuleError)) return errorsOf(error);
+  const message = `The check of ${name} failed.`;
+  return [{ field: "", code: "rule" as const, message }];
+}
+
+/** Returns whether other records require one. */
+function isRequired(store: Store, { children }: Collection, id: number) {
+  return children.some(({ source, property, isRequired }) =>
+    isRequired && store.table(source.name).count(property, id) > 0
+  );
+}
+
+/** Returns whether a record fits the rules of its collection, as far as they can judge it. */
+function fits(collection: Collection, document: Document): boolean {
+  try {
+    return checkRules(collection, document).length === 0;
+  } catch {
+    return true;
+  }
 }

@@ -16,16 +16,11 @@ import { ownerOfImported } from "../../api/records/imported.ts";
 import { localOperator } from "../../api/operator.ts";
 import { ApiError, type FieldError } from "../../http/errors.ts";
 import { parseJsonObject } from "../../http/json.ts";
-import {
-  type Document,
-  formatTime,
-  type Json,
-  type Mutation,
-} from "../../store/store.ts";
+import { type Document, formatTime, type Mutation } from "../../store/store.ts";
 import type { Line } from "../../store/log/files.ts";
 import { recordId, type Values } from "../../api/declaration/properties.ts";
 import type { Records } from "../../api/records/records.ts";
-import type { Body } from "../../api/declaration/validation.ts";
+import { type Body, fieldError } from "../../api/declaration/validation.ts";
 import type { NamedProperty } from "../../api/declaration/declaration.ts";
 
 /** A rejected line, as a task lists it. */
@@ -35,6 +30,12 @@ type RejectedLine = {
   readonly line: number;
   readonly errors: readonly Pick<FieldError, keyof FieldError>[];
 };
+
+/** Ids, as ranges from the first to the last, in the order in which they were given. */
+type Ids = readonly (readonly [first: number, last: number])[];
+
+/** With more, the last one includes the ids between it and the next. */
+const maxRanges = 1000;
 
 /** The progress of an import: a part of its task. */
 export interface Progress {
@@ -51,18 +52,18 @@ export interface Progress {
   readonly lines: number;
   readonly imported: number;
   readonly rejected: number;
+  /** The records that it has created, by the names of its collections. */
+  readonly created?: Readonly<Record<string, Ids>>;
   /** The errors of the first rejected lines. */
   readonly errors: readonly RejectedLine[];
 }
 
-/**
- * A record, the number of its line, and the references that it awaits; for one
- * that referred to a rejected one, minus the number of that line.
- */
+/** A record, the number of its line, the references that it awaits, and the time of its last change in milliseconds since 1970, if its line has that. */
 export type AwaitedItem = readonly [
   record: number,
   line: number,
   references: Readonly<Record<string, number>>,
+  updated?: number | undefined,
 ];
 
 /** The destination and the sender of the records. */
@@ -128,6 +129,9 @@ export function importBatch(
   let { byte, line, imported, rejected, errors } = progress;
   let { hasLate = false } = progress;
   const awaited: AwaitedItem[] = [];
+  const ids = [...progress.created?.[name] ?? []];
+  const isCreated = (of: string, id: number) =>
+    includesId(of === name ? ids : progress.created?.[of] ?? [], id);
   let used = 0;
   const deadline = performance.now() + maxBatchMs;
   for (const { bytes, end } of pending) {
@@ -139,10 +143,16 @@ export function importBatch(
     if (!isTooLong && bytes.every(isBlank)) continue;
     const result = isTooLong
       ? (isLast ? {} : { errors: [lineTooLong] })
-      : importLine(bytes, target, isLast);
-    const { record, references, errors: found } = result;
-    if (record !== undefined) imported++;
-    if (record && references) awaited.push([record, line, references]);
+      : importLine(bytes, { ...target, isCreated }, isLast);
+    const { record, references, updated, errors: found } = result;
+    if (record !== undefined) {
+      imported++;
+      addId(ids, record);
+      if (references) {
+        const item = [record, line, references] as const;
+        awaited.push(updated === undefined ? item : [...item, updated]);
+      }
+    }
     if (found) {
       rejected++;
       errors = addErrors(errors, { ...place, line, errors: found });
@@ -155,16 +165,24 @@ export function importBatch(
   return {
     progress: {
       ...progress,
-      byte,
-      line,
-      lines,
-      imported,
-      rejected,
-      errors,
-      hasLate,
+      ...{ byte, line, lines, imported, rejected, errors, hasLate },
+      created: { ...progress.created, [name]: ids },
     },
     awaited,
   };
+}
+
+/** Adds an id to ranges. */
+function addId(ids: (readonly [number, number])[], id: number): void {
+  const [first = id, last] = ids.at(-1) ?? [];
+  const isNext = last === id - 1 || ids.length === maxRanges;
+  if (isNext) ids[ids.length - 1] = [first, id];
+  else ids.push([id, id]);
+}
+
+/** Returns whether an id is in one of the ranges. */
+export function includesId(ids: Ids, id: number): boolean {
+  return ids.some(([first, last]) => first <= id && id <= last);
 }
 
 /** Returns the errors of the first rejected lines with those of another one. */
@@ -172,7 +190,10 @@ export function addErrors(
   errors: Progress["errors"],
   line: RejectedLine,
 ): Progress["errors"] {
-  return errors.length >= maxErrors
+  const isListed = errors.some((each) =>
+    each.line === line.line && each.collection === line.collection
+  );
+  return isListed || errors.length >= maxErrors
     ? errors
     : [...errors, { ...line, errors: line.errors.slice(0, maxErrorsPerLine) }];
 }
@@ -188,15 +209,22 @@ interface LineResult {
   readonly record?: number;
   /** The references that it awaits. */
   readonly references?: AwaitedItem[2] | undefined;
+  /** The time of its last change, in milliseconds since 1970, if the line has one. */
+  readonly updated?: number | undefined;
   /** Why it is rejected. */
   readonly errors?: readonly FieldError[];
   readonly isLate?: boolean;
 }
 
+/** The destination, and which records the import has created. */
+type LineTarget = Target & {
+  readonly isCreated: (of: string, id: number) => boolean;
+};
+
 /** Adds the mutations of a line to the transaction. */
 function importLine(
   bytes: Uint8Array,
-  target: Target,
+  target: LineTarget,
   isLast: boolean,
 ): LineResult {
   let body: Body;
@@ -229,7 +257,8 @@ function refersToNew(body: Body, { records, lastIds }: Target): boolean {
 /** Creates the record of a line, without the references to records that are not there yet. */
 function createRecord(
   body: Body,
-  { records, caller, given, now, apply, isTrusted, lastIds }: Target,
+  { records, caller, given, now, apply, isTrusted, lastIds, isCreated }:
+    LineTarget,
   isFirst: boolean,
 ): LineResult {
   const errors = checkId(body, records, isTrusted);
@@ -243,6 +272,7 @@ function createRecord(
     if (isNew) missing[name] = id;
     return isNew;
   };
+  const imported = importedValues(body, now);
   try {
     const document = records.buildRecord(body, {
       caller,
@@ -254,9 +284,15 @@ function createRecord(
         caller,
         caller === localOperator ? lastIds["users"] ?? Infinity : 0,
       ),
-      imported: importedValues(body, now),
+      imported,
       defersCheck,
     });
+    for (const { property, target: { name } } of records.collection.parents) {
+      const id = Number(document[property]);
+      const isNew = id > (lastIds[name] ?? Infinity) && !(property in missing);
+      const isOwn = id === document.id || isCreated(name, id);
+      if (isNew && !isOwn) errors.push(anotherRecord(property, id));
+    }
     if (errors.length > 0) return { errors };
     const { id } = document;
     const names = Object.keys(missing);
@@ -264,21 +300,28 @@ function createRecord(
       apply(records.putMutation(document));
       return { record: id };
     }
-    // Until they are set it has a time, and so a validator, of its own.
+    const time = Date.parse(String(document["updated_at"]));
     apply(records.putMutation({
       ...document,
       ...Object.fromEntries(names.map((name) => [name, null])),
-      updated_at: provisionalTime(document["updated_at"]),
+      updated_at: provisionalTime(time),
     }));
-    return { record: id, references: missing };
+    const updated = imported.updated_at === undefined ? undefined : time;
+    return { record: id, references: missing, updated };
   } catch (error) {
     return { errors: [...errors, ...errorsOf(error)] };
   }
 }
 
 /** Returns the time of a record as it is stored while it awaits references: with a validator of its own. */
-export function provisionalTime(time: Json | undefined): string {
-  return formatTime(Date.parse(String(time)) + 1);
+export function provisionalTime(time: number): string {
+  return formatTime(time + 1);
+}
+
+/** The error of a reference to a record that the import has not created: it got the id of one that never came. */
+export function anotherRecord(property: string, id: number): FieldError {
+  const reason = `is ${id}, which is another record`;
+  return fieldError(property, { code: "reference", reason });
 }
 
 /** Checks that an id was never used before: it must be higher than all used ids. */

@@ -248,10 +248,13 @@ async function report(task: Task | undefined): Promise<number> {
   }
   await print(`imported ${imported} ${names}, rejected ${rejected}\n`);
   if (status === "succeeded") return errors.length === 0 ? 0 : 1;
+  const next = names.includes("users")
+    ? "the next import finishes it, but no start of the server, which accepts no hashes"
+    : "the next start of the server, or the next import, finishes it";
   throw new CommandError(
     `the import did not finish: ${
       failure ??
-        `the next start of the server, or the next import, finishes it; to repeat it would import it twice, and DELETE /v1/tasks/${id} cancels the rest`
+        `${next}; to repeat it would import it twice, and DELETE /v1/tasks/${id} cancels the rest`
     }`,
   );
 }

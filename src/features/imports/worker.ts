@@ -24,13 +24,7 @@ import {
   touch,
 } from "../../api/tasks/tasks.ts";
 import { importBatch, maxLineBytes, maxRejectedLines } from "./batch.ts";
-import {
-  awaitedMutation,
-  findAbandoned,
-  forgetAwaited,
-  settleAbandoned,
-  settleAwaited,
-} from "./awaited.ts";
+import { awaitedMutation, findAbandoned, settleAwaited } from "./awaited.ts";
 import { readSpool, removeOtherSpools } from "./spool.ts";
 import {
   findTask,
@@ -72,7 +66,7 @@ export function createWorker(context: ImportContext) {
         lastUser = task?.user_id ?? null;
         await (task
           ? runTask(context, task, signal)
-          : settleAbandoned(context, abandoned, signal))
+          : settleAwaited(context, abandoned, signal))
           .catch((error) => pauseAfter(error, signal));
       }
     } catch (error) {
@@ -113,13 +107,19 @@ export function createWorker(context: ImportContext) {
   };
 }
 
+/** Returns whether a task can be run here: one with users waits for a command, as a server accepts no hashes. */
+function isPossible({ importable }: ImportContext, task: Task): boolean {
+  const isOfUsers = ({ collection }: Part) => collection === "users";
+  return !partsOf(task).some(isOfUsers) || importable("users") !== undefined;
+}
+
 /** Returns the next task. The users take turns; one that was interrupted comes first. */
 function findNext(
   context: ImportContext,
   lastUser: Task["user_id"],
 ): Task | undefined {
   const tasks = unfinishedTasks(context)
-    .filter((task) => isOwn(context, task));
+    .filter((task) => isOwn(context, task) && isPossible(context, task));
   return tasks.find(({ status }) => status === "running") ??
     tasks.find(({ user_id }) => user_id !== lastUser) ?? tasks[0];
 }
@@ -131,9 +131,13 @@ async function keepNeeded(context: ImportContext): Promise<void> {
     partsOf(task).map(({ spool }) => spool)
   );
   await removeOtherSpools(context.store, needed);
-  for (const { id, collection, imported } of tasks) {
+  for (const task of tasks) {
+    const { id, collection, imported } = task;
     const fields = { task: id, collection, imported };
-    context.log("info", "resumes an import", fields);
+    const what = isPossible(context, task)
+      ? "resumes an import"
+      : "an import of users waits for the next command that imports";
+    context.log("info", what, fields);
   }
 }
 
@@ -283,17 +287,22 @@ async function importPart(
   return { ...current, part: part + 1, byte: 0, line: 0 };
 }
 
+function tooManyRejected({ rejected }: Task): string | null {
+  return rejected < maxRejectedLines
+    ? null
+    : `It was stopped at ${maxRejectedLines} rejected lines.`;
+}
+
 /** Returns why a task must not continue; null if it may. */
 function abortReason(
   context: ImportContext,
   task: Task,
   records: Records | undefined,
 ): string | null {
-  const { rejected, renamings = 0, part = 0 } = task;
+  const { renamings = 0, part = 0 } = task;
   const { collection, given } = partsOf(task)[part] ?? task;
-  if (rejected >= maxRejectedLines) {
-    return `It was stopped at ${maxRejectedLines} rejected lines.`;
-  }
+  const tooMany = tooManyRejected(task);
+  if (tooMany !== null) return tooMany;
   if (renamings !== countRenamings(context.store)) {
     return "Collections or properties were renamed after the request.";
   }
@@ -315,7 +324,8 @@ async function saveProgress(
 ): Promise<void> {
   if (!isStored(context, task)) return;
   const { store, records } = context;
-  await store.commit([records.putMutation(task)], task.user_id ?? 0);
+  const saved = records.putMutation(touch(context, task));
+  await store.commit([saved], task.user_id ?? 0);
 }
 
 /** Ends a task, unless it was deleted, with the reason if it failed; first sets what its records await. */
@@ -330,11 +340,9 @@ async function finishTask(
   await settleAwaited(context, task.id, signal);
   if (signal.aborted || !isStored(context, task)) return;
   const settled = findTask(context, task.id) ?? task;
-  const mutations = [
-    records.putMutation(finished(context, settled, failure)),
-    ...forgetAwaited(context, task.id),
-  ];
-  await store.commit(mutations, task.user_id ?? 0);
+  const reason = failure ?? tooManyRejected(settled);
+  const ended = records.putMutation(finished(context, settled, reason));
+  await store.commit([ended], task.user_id ?? 0);
   await removeBodies(context, partsOf(task));
 }
 

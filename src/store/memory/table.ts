@@ -195,11 +195,9 @@ export class WritableTable {
     return undo;
   }
 
-  /**
-   * Stores a document without advancing the counters, which a snapshot holds
-   * separately.
-   */
+  /** Stores a document of a snapshot, whose header has the counters; they are never below what is there. */
   load(document: Document, seq: number): void {
+    this.lastId = Math.max(this.lastId, document.id);
     this.replace(document.id, new this.#rowClass(document, seq));
   }
 

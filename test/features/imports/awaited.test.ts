@@ -93,7 +93,7 @@ test("a record that breaks a rule without its reference is rejected with those t
   // As a part of the same import: the command imports several files.
   const task = await taskWhen(app, { url: body.url, token, until: ended });
   assert.deepEqual([task.imported, task.rejected], [2, 2]);
-  assert.deepEqual(task.errors.map(({ line }) => line), [1, 1]);
+  assert.deepEqual(task.errors.map(({ line }) => line), [1]);
   assert.deepEqual(ids("rings"), [2, 3]);
   assert.equal(store.table(awaitedTable).size, 0);
 });
@@ -129,6 +129,71 @@ test("rings and links in several files: a ring that leads nowhere goes with its 
   assert.equal(checked.code, 0, checked.stdout);
   const exported = await runHere(["export", "links", ...place]);
   assert.deepEqual(fromLines(exported.stdout).map(({ id }) => id), [2]);
+});
+
+test("a chain that leads nowhere is rejected, however long", async (t) => {
+  const { ids, ...app } = await startRings(t);
+  const { token } = app;
+  const raw = toLines(
+    Array.from({ length: 2000 }, (_, at) => ring(at + 1, at + 2)),
+  );
+  const task = await importLines(app, "/v1/rings", { token, raw });
+  assert.deepEqual([task.imported, task.rejected], [0, 2000]);
+  assert.equal(task.errors.length, 1);
+  assert.deepEqual(ids("rings"), []);
+});
+
+test("a check that fails ends neither the import nor those that wait", async (t) => {
+  const app = await startLibrary({
+    declaration: apiOf([
+      collection({
+        name: "rings",
+        singular: "ring",
+        access,
+        properties: {
+          name: string({ maxLength: 20 }),
+          next_id: optional(reference("rings", { as: "previous" })),
+        },
+        check({ name, next_id }) {
+          if (name === "boom" && next_id === null) throw new Error("boom");
+        },
+      }),
+    ]),
+  });
+  t.after(() => app.stop());
+  const { token } = app;
+  const raw = toLines([ring(1, 900, "boom")]);
+  const task = await importLines(app, "/v1/rings", { token, raw });
+  assert.deepEqual([task.status, task.rejected], ["succeeded", 1]);
+  const next = await importLines(app, "/v1/rings", {
+    token,
+    raw: toLines([ring(2, 2)]),
+  });
+  assert.deepEqual([next.imported, next.rejected], [1, 0]);
+});
+
+test("a record that somebody else creates meanwhile is none of the import, whatever its id", async (t) => {
+  const { ids, ...app } = await startRings(t);
+  const { token, store } = app;
+  const filler = Array.from(
+    { length: 3000 },
+    (_, at) => ({ id: at + 2, name: "end" }),
+  );
+  const raw = toLines([ring(1, 9000), ...filler, ring(6000, 4000)]);
+  const { body } = await sendLines(app, "/v1/rings", { token, raw });
+  while (store.table("rings").size === 0) {
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  const json = { name: "a", next_id: 1 };
+  const posted = await app.request("POST", "/v1/rings", { token, json });
+  assert.equal(posted.status, 201);
+  const task = await taskWhen(app, { url: body.url, token, until: ended });
+  assert.equal(task.status, "succeeded", String(task.failure));
+  const path = `/v1/rings/${posted.body.id}`;
+  const { body: kept } = await app.request("GET", path);
+  assert.equal(kept["next_id"], 1);
+  assert.ok(ids("rings").includes(1), "it is referred to");
+  assert.ok(!ids("rings").includes(6000), "4000 never came");
 });
 
 test("a rejected line with the id of another one changes nothing, however many were rejected before", async (t) => {

@@ -353,9 +353,11 @@ test("no reader of an import sees a reference that leads nowhere, and what leads
     const next = id === 2100 ? 100 : id === 2101 ? 2100 : id + 1;
     assert.equal(sequel_of_id, next);
   }
-  const messages = task.errors.slice(3, 7)
-    .map(({ errors: [first] }) => first?.message.slice(0, 10));
-  assert.deepEqual(messages, [2, 1, 4, 5].map((id) => `The book ${id}`));
+  const [, { errors: ofThree = [] } = {}] = task.errors;
+  assert.equal(
+    ofThree[1]?.message,
+    "Rejected with it, as they refer to it: book 2, book 1, book 4, book 5.",
+  );
   const errors = task.errors.map(({ line, errors: [first] }) => [
     line,
     `${first?.field} ${first?.code}`,
@@ -364,11 +366,6 @@ test("no reader of an import sees a reference that leads nowhere, and what leads
     [7, "title type"],
     [3, "sequel_of_id reference"],
     [6, "sequel_of_id reference"],
-    // With the line that they lead to.
-    [3, "sequel_of_id reference"],
-    [3, "sequel_of_id reference"],
-    [3, "sequel_of_id reference"],
-    [3, "sequel_of_id reference"],
     [books.length + 2, "sequel_of_id reference"],
     [books.length + 3, "sequel_of_id reference"],
   ]);

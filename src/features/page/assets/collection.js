@@ -155,7 +155,7 @@ export function updateTable(place, view) {
     let kept = rows.get(row.dataset.id);
     rows.delete(row.dataset.id);
     const differing = [...row.cells].filter((cell, index) =>
-      kept?.cells[index].innerHTML !== cell.innerHTML
+      !kept?.cells[index].isEqualNode(cell)
     );
     if (!kept) kept = row;
     else {
