@@ -112,13 +112,13 @@ export async function settleAwaited(
 /** Returns whether an import has created a record. */
 type IsOwn = (of: string, id: number) => boolean;
 
-/** Returns which records a task has created; if it is gone, only those that await others are known. */
+/** Returns which records a task has created; if it is gone, or does not know all of them, those that await others. */
 function createdBy(
   { store }: ImportContext,
   task: Task | undefined,
   rows: readonly Awaited[],
 ): IsOwn {
-  if (task === undefined) {
+  if (task?.created === undefined) {
     const known = new Set<string>();
     for (const { of, items } of rows) {
       for (const [id] of JSON.parse(items) as AwaitedItem[]) {
@@ -127,7 +127,7 @@ function createdBy(
     }
     return (of, id) => known.has(`${of}/${id}`);
   }
-  const created = Object.entries(task.created ?? {})
+  const created = Object.entries(task.created)
     .map(([name, ids]) => [presentName(store, name), ids] as const);
   return (of, id) =>
     created.some(([name, ids]) => name === of && includesId(ids, id));
@@ -175,7 +175,7 @@ function settleItems(
       const { mutations = [], errors = [], rejected = 0 } = settleItem(
         records,
         item,
-        isOwn,
+        { isOwn, knowsAll: task?.created !== undefined },
       );
       mutations.forEach(apply);
       if (errors.length === 0 || task === undefined) continue;
@@ -222,7 +222,7 @@ function requireOwn(
 function settleItem(
   records: Records,
   [id, , references, time]: AwaitedItem,
-  isOwn: IsOwn,
+  { isOwn, knowsAll }: { readonly isOwn: IsOwn; readonly knowsAll: boolean },
 ): Settled {
   const { collection, store, table } = records;
   const previous = table.get(id)?.document;
@@ -240,7 +240,7 @@ function settleItem(
     };
   }
   try {
-    requireOwn(records, isOwn, open);
+    if (knowsAll) requireOwn(records, isOwn, open);
     const owner = ownerOf(collection, previous);
     const declared = open.filter(([name]) =>
       collection.visibleProperties.has(name)

@@ -52,7 +52,7 @@ export interface Progress {
   readonly lines: number;
   readonly imported: number;
   readonly rejected: number;
-  /** The records that it has created, by the names of its collections. */
+  /** The records that it has created, by the names of its collections; undefined if an earlier version began it. */
   readonly created?: Readonly<Record<string, Ids>>;
   /** The errors of the first rejected lines. */
   readonly errors: readonly RejectedLine[];
@@ -130,7 +130,9 @@ export function importBatch(
   let { hasLate = false } = progress;
   const awaited: AwaitedItem[] = [];
   const ids = [...progress.created?.[name] ?? []];
+  const knowsAll = progress.created !== undefined || progress.lines === 0;
   const isCreated = (of: string, id: number) =>
+    !knowsAll ||
     includesId(of === name ? ids : progress.created?.[of] ?? [], id);
   let used = 0;
   const deadline = performance.now() + maxBatchMs;
@@ -166,7 +168,7 @@ export function importBatch(
     progress: {
       ...progress,
       ...{ byte, line, lines, imported, rejected, errors, hasLate },
-      created: { ...progress.created, [name]: ids },
+      ...(knowsAll && { created: { ...progress.created, [name]: ids } }),
     },
     awaited,
   };

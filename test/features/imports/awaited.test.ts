@@ -216,11 +216,12 @@ test("a rejected line with the id of another one changes nothing, however many w
 });
 
 const count = 3000;
-const chain = Array.from(
-  { length: count },
-  (_, at) =>
-    at + 1 === count ? { id: at + 1, name: "end" } : ring(at + 1, count),
-);
+// Of three one refers to the next, one to none, and one to the last of all.
+const chain = Array.from({ length: count }, (_, at) => {
+  const id = at + 1;
+  if (id % 3 === 1) return ring(id, id + 1);
+  return id % 3 === 2 || id === count ? { id, name: "end" } : ring(id, count);
+});
 
 /** Begins an import of a chain on a server that dies in the midst of its first pass. */
 async function interrupt(name: string) {
@@ -284,8 +285,10 @@ test("after the task of an import is deleted, no record stays half done", async 
   await between.end();
   const server = await start({ folder, env });
   t.after(() => server.stop());
-  // What they refer to was not imported.
-  assert.deepEqual(await settled(server), []);
+  // The last one was not imported; the others are complete.
+  const next = await settled(server);
+  assert.ok(next.length > 500 && next.length < 1000, `${next.length}`);
+  assert.ok(!next.includes(count));
 });
 
 test("a copy of a store in which an import is in progress has no record half done once it is served", async (t) => {
@@ -302,9 +305,9 @@ test("a copy of a store in which an import is in progress has no record half don
     until: ended,
   });
   assert.equal(task.status, "failed");
-  // What the others refer to is in the part that is not in the copy.
-  const { text } = await fetchLines(server, "/v1/rings");
-  assert.equal(text, "");
-  assert.ok(task.rejected > 1000, `${task.rejected}`);
-  assert.equal(task.imported, 0);
+  // The last one is in the part that is not in the copy.
+  const next = await settled(server);
+  assert.ok(!next.includes(count));
+  assert.equal(task.imported, next.length);
+  assert.ok(task.rejected > 200 && next.length > 500, `${task.rejected}`);
 });
