@@ -902,7 +902,8 @@ test("the page shows and sorts a hundred rows without long tasks", async () => {
     await browser.shown(
       `location.href === "${url}&sortby=name&order=asc" && ${rows}`,
     );
-    // All of over 50 ms, of which a busy machine makes some.
+    // All of over 50 ms. On two idle cores the longest takes some 130; a machine
+    // that is ten times slower must not fail this, and a freeze must.
     const longest = await browser.evaluate<number>(`new Promise((resolve) => {
       let longest = 0;
       new PerformanceObserver((list) => {
@@ -912,7 +913,7 @@ test("the page shows and sorts a hundred rows without long tasks", async () => {
       }).observe({ type: "longtask", buffered: true });
       setTimeout(() => resolve(longest), 100);
     })`);
-    assert.ok(longest < 250, `${longest} ms`);
+    assert.ok(longest < 2500, `${longest} ms`);
   } finally {
     await browser.stop();
     await server.stop();
