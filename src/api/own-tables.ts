@@ -1,4 +1,4 @@
-/** The names of tables that features have for themselves, and commands leave out. */
+/** The tables that features have for themselves, and commands leave out; and what an unfinished import says of others in its own. */
 
 import type { Store } from "../store/store.ts";
 import { declarationTable } from "./declaration/remembered.ts";

@@ -50,7 +50,7 @@ const watchMs = 7 * dayMs;
 /** How long the planning of a batch may take. */
 const maxBatchMs = 2;
 
-/** The pause after each: so nine in ten requests, and over an hour 99 in 100, take as long as ever. */
+/** The pause after each batch: so nine in ten requests, and over an hour 99 in 100, take as long as ever. */
 const pauseMs = 100;
 
 /** Deletes what has expired, in small batches. */

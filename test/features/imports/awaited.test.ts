@@ -1,7 +1,7 @@
 /** Records of an import that await others, under rules that such a record may break meanwhile. */
 
 import { strict as assert } from "node:assert";
-import { writeFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, test, type TestContext } from "node:test";
 import { awaitedTable } from "../../../src/api/own-tables.ts";
@@ -29,8 +29,10 @@ import { signalBeforeWrite } from "./interrupted.ts";
 const { collection, optional, reference, string } = vocabulary;
 const access = { read: "anyone", write: "keeper", delete: "keeper" } as const;
 
-/** Rings: each but the end must have a next one; links require one. */
-const rings = apiOf([
+type Check = Parameters<typeof collection>[0]["check"];
+
+/** Rings, each of which may lead to a next one, with a rule. */
+const ringsWith = (check: Check) =>
   collection({
     name: "rings",
     singular: "ring",
@@ -39,9 +41,14 @@ const rings = apiOf([
       name: string({ maxLength: 20 }),
       next_id: optional(reference("rings", { as: "previous" })),
     },
-    check: ({ name, next_id }) =>
-      next_id === null && name !== "end" ? { next_id: "must be set" } : {},
-  }),
+    ...(check && { check }),
+  });
+
+/** Each but the end must have a next one; links require one. */
+const rings = apiOf([
+  ringsWith(({ name, next_id }) =>
+    next_id === null && name !== "end" ? { next_id: "must be set" } : {}
+  ),
   collection({
     name: "links",
     singular: "link",
@@ -146,17 +153,8 @@ test("a chain that leads nowhere is rejected, however long", async (t) => {
 test("a check that fails ends neither the import nor those that wait", async (t) => {
   const app = await startLibrary({
     declaration: apiOf([
-      collection({
-        name: "rings",
-        singular: "ring",
-        access,
-        properties: {
-          name: string({ maxLength: 20 }),
-          next_id: optional(reference("rings", { as: "previous" })),
-        },
-        check({ name, next_id }) {
-          if (name === "boom" && next_id === null) throw new Error("boom");
-        },
+      ringsWith(({ name, next_id }) => {
+        if (name === "boom" && next_id === null) throw new Error("boom");
       }),
     ]),
   });
@@ -289,6 +287,38 @@ test("after the task of an import is deleted, no record stays half done", async 
   const next = await settled(server);
   assert.ok(next.length > 500 && next.length < 1000, `${next.length}`);
   assert.ok(!next.includes(count));
+});
+
+test("a property that is renamed or removed meanwhile keeps the references that were read", async (t) => {
+  for (const how of ["renamed", "removed"]) {
+    const { folder, api } = await interrupt(how);
+    const former = await readFile(api, "utf8");
+    const property =
+      'next_id: optional(reference("rings", { as: "previous" })),';
+    const later = former.replace(/check:[^]*: {},/, "").replace(
+      property,
+      how === "renamed"
+        ? 'after_id: optional(reference("rings", { as: "previous", renamed: "next_id" })),'
+        : "",
+    );
+    const changed = join(own, `${how}-later.mjs`);
+    await writeFile(changed, later);
+    const server = await start({ folder, env: { COLLECTIONS: changed } });
+    const token = await server.signIn();
+    const url = "/v1/tasks/1";
+    await taskWhen(server, { url, token, until: ended });
+    await server.end();
+    // As it was declared first.
+    const back = how === "renamed"
+      ? former.replace('as: "previous"', 'as: "previous", renamed: "after_id"')
+      : former;
+    const again = join(own, `${how}-again.mjs`);
+    await writeFile(again, back);
+    const last = await start({ folder, env: { COLLECTIONS: again } });
+    t.after(() => last.stop());
+    const next = await settled(last);
+    assert.ok(next.filter(Boolean).length > 250, `${how}: ${next.length}`);
+  }
 });
 
 test("a copy of a store in which an import is in progress has no record half done once it is served", async (t) => {
