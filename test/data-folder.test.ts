@@ -60,6 +60,35 @@ async function damage(folder: string, line: number): Promise<void> {
   await writeFile(file, lines.join("\n"));
 }
 
+test("check and repair say of a damaged snapshot that nothing is lost while the log before it is good", async (t) => {
+  const folder = await filled(t);
+  const store = await openStore({ folder, tables: [] });
+  await store.checkpoint();
+  await store.close();
+  const snapshot = join(folder, "snapshot-2.jsonl");
+  const text = await readFile(snapshot, "utf8");
+  await writeFile(snapshot, text.replace("Artis", "Artos"));
+  const ends = "all records are in the other files, and the next snapshots " +
+    "replace the damaged ones\n";
+  const checked = await runHere(["check", "--data-dir", folder]);
+  assert.equal(checked.code, 2);
+  assert.match(checked.stdout, /^zoos: 5 records/m);
+  assert.match(checked.stdout, /^fault: snapshot-2\.jsonl, byte \d+/m);
+  assert.ok(checked.stdout.endsWith(ends), checked.stdout);
+  const repaired = await runHere(["repair", "--data-dir", folder]);
+  assert.equal(repaired.code, 0);
+  assert.match(repaired.stdout, /^fault: snapshot-2\.jsonl, byte \d+/);
+  assert.ok(repaired.stdout.endsWith(`there was nothing to repair: ${ends}`));
+
+  const again = await openStore({ folder, tables: [] });
+  assert.match(again.notices.join(), /snapshot-2\.jsonl is damaged/);
+  await again.checkpoint();
+  await again.checkpoint();
+  await again.close();
+  const mended = await runHere(["check", "--data-dir", folder]);
+  assert.equal(mended.code, 0, mended.stdout);
+});
+
 test("check distinguishes a clean folder, a torn write and damage, and finds all damage", async (t) => {
   const folder = await filled(t);
   const check = () => run(["check", "--data-dir", folder]);

@@ -16,6 +16,14 @@ export function describeFault({ file, byte, line, message }: Fault): string {
   return `${file}, byte ${byte}, line ${line}: ${message}`;
 }
 
+export function describeFaults(faults: readonly Fault[]): string {
+  return faults.map((each) => `fault: ${describeFault(each)}\n`).join("");
+}
+
+/** What damage means that does not keep the store from being opened. */
+export const unusedFiles =
+  "all records are in the other files, and the next snapshots replace the damaged ones";
+
 /** The most entries that a list shows. */
 const maxListed = 20;
 

@@ -53,9 +53,11 @@ import { type Mutation, realFiles, type Table } from "../store/store.ts";
 import { scanGrowingLog } from "./recovery/growing-log.ts";
 import {
   describeFault,
+  describeFaults,
   print,
   showProgress,
   unknownCollection,
+  unusedFiles,
 } from "./output.ts";
 
 export const commands: Commands = {
@@ -165,7 +167,7 @@ async function check(
         "next start cuts it off\n",
     );
   }
-  for (const fault of faults) await print(`fault: ${describeFault(fault)}\n`);
+  await print(describeFaults(faults));
   if (faults.length >= maxFaults) {
     await print(`only the first ${maxFaults} faults of each file are listed\n`);
   }
@@ -174,6 +176,7 @@ async function check(
     if (refusal.code !== "damaged") await print(`fault: ${refusal.message}\n`);
     return 2;
   }
+  if (faults.length > 0) await print(`${unusedFiles}\n`);
   const misfits = await describeMisfits(settings, api, tables);
   await print(misfits);
   for (const each of describeHidden(findHidden(api, tables))) {

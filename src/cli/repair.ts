@@ -5,7 +5,7 @@
  */
 
 import { join } from "node:path";
-import { describeFault, describeList, print } from "./output.ts";
+import { describeFaults, describeList, print, unusedFiles } from "./output.ts";
 import { writeGeneration } from "./backup.ts";
 import { describeMisfits, readStore, readUndamagedStore } from "./read.ts";
 import {
@@ -27,6 +27,7 @@ import {
   type StoreFolder,
   storeFolder,
 } from "../store/log/folder.ts";
+import type { Fault } from "../store/error.ts";
 import { writeMeta } from "../store/recovery/reopen.ts";
 import type { FolderScan } from "../store/recovery/scan.ts";
 import { Tables } from "../store/memory/table.ts";
@@ -36,13 +37,21 @@ export const commands: Commands = {
   repair: [0, repairCommand],
 };
 
+/** What a repair found and did. */
+interface Repaired {
+  /** Everything that is still readable, if there is something to repair. */
+  readonly salvage?: Salvage;
+  /** The folder of the old files, if anything was changed. */
+  readonly backupFolder?: string;
+  /** Damage that needs no repair. */
+  readonly unused?: readonly Fault[];
+}
+
 /**
  * Repairs the store in a folder.
  *
  * @param options with `tables`, those that exist even if none of their records is
  * readable
- * @returns everything that is still readable, if there was something to repair;
- * and the folder of the old files, if anything was changed
  * @throws {StoreError} in-use, format
  */
 export async function repairStore(
@@ -53,12 +62,12 @@ export async function repairStore(
     readonly idProperties?: readonly IdProperty[];
     readonly isDryRun?: boolean;
   } = {},
-): Promise<{ readonly salvage?: Salvage; readonly backupFolder?: string }> {
+): Promise<Repaired> {
   const place = storeFolder({ folder, files });
   const release = await acquireLock(place);
   try {
     const before = await readStore(folder, { files, tables });
-    if (before.refusal === undefined) return {};
+    if (before.refusal === undefined) return { unused: before.faults };
     if (before.refusal.code === "format") throw before.refusal;
     before.tables = new Tables(); // they are read again, into less memory than both take
     const salvage = await salvageFolder(before, idProperties);
@@ -120,10 +129,7 @@ async function repairCommand(settings: CommandSettings): Promise<number> {
   const options = api
     ? { tables: tablesOf(api, []), idProperties: idPropertiesOf(api) }
     : {};
-  if (!await printLosses(settings, options, api)) {
-    await print("there was nothing to repair\n");
-    return 0;
-  }
+  if (!await printLosses(settings, options, api)) return 0;
   if (flags.has("dry-run")) {
     await print("this is what a repair would lose; nothing was changed\n");
     return 2;
@@ -153,11 +159,17 @@ async function printLosses(
   options: Parameters<typeof repairStore>[1],
   api: ApiDeclaration | undefined,
 ): Promise<boolean> {
-  const { salvage } = await repairStore(settings.dataDir, {
+  const { salvage, unused = [] } = await repairStore(settings.dataDir, {
     ...options,
     isDryRun: true,
   });
-  if (salvage === undefined) return false;
+  if (salvage === undefined) {
+    const reason = unused.length > 0 ? `: ${unusedFiles}` : "";
+    await print(
+      `${describeFaults(unused)}there was nothing to repair${reason}\n`,
+    );
+    return false;
+  }
   await print(describeLosses(salvage));
   await print(
     api
@@ -177,7 +189,7 @@ function describeLosses(
   };
   const records = [...damagedRecords];
   const title = "records whose last change or deletion is lost";
-  return faults.map((each) => `fault: ${describeFault(each)}\n`).join("") +
+  return describeFaults(faults) +
     `lost transactions: ${lostTransactions}\n` +
     (lostTransactions > 0
       ? "all sign-ins end, as one may have ended some\n"
