@@ -58,6 +58,7 @@ const checks: readonly [Property, unknown, string | undefined][] = [
   [string({ maxLength: 2 }), "\u{1F992}\u{1F992}", undefined],
   [string({ maxLength: 2 }), "abc", "length"],
   [string({ maxLength: 2 }), "\u3000", "length"],
+  [string({ maxLength: 2 }), "\u200b\u00ad", "length"], // nobody sees them
   [string({ maxLength: 2, pattern: /^\d+$/u }), "12", undefined],
   [string({ maxLength: 2, pattern: /^\d+$/u }), "x", "format"],
   // Matching a pattern can take long, so it is not matched against a string

@@ -6,7 +6,7 @@
  */
 
 import type { FieldError } from "../../http/errors.ts";
-import type { Json } from "../../store/store.ts";
+import { foldText, type Json } from "../../store/store.ts";
 
 export type { Json };
 
@@ -211,7 +211,7 @@ function characters(
         if (control.test(value)) {
           return failWith("format", "contains a control character");
         }
-        if (minLength > 0 && value.trim() === "") {
+        if (minLength > 0 && foldText(value) === "") {
           return failWith("length", "is blank");
         }
         length = [...value].length;

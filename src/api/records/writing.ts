@@ -4,7 +4,7 @@
  */
 
 import type { Requester } from "../../admission.ts";
-import type { Actor } from "../../auth/access.ts";
+import { type Actor, mayAccess } from "../../auth/access.ts";
 import { hashPassword } from "../../auth/passwords.ts";
 import type { Document, Row } from "../../store/store.ts";
 import { ownerOf } from "../declaration/declaration.ts";
@@ -137,15 +137,20 @@ function commitWrite(
   const headers = context.method === "PUT"
     ? ["Content-Location", url]
     : context.validators({ collection, document: next });
-  const response = {
-    status: 201,
-    headers: row ? headers : ["Location", url, ...headers],
-    // The text is not cached: it would take memory though it may never be read.
-    body: representation.asStandalone(
-      representation.serialize(next),
-      scope?.url,
-    ),
-  };
+  // A record shows more than its change, which not everybody may read.
+  const isShown = !row ||
+    mayAccess(context.caller?.grants, collection.access.read);
+  const response = isShown
+    ? {
+      status: 201,
+      headers: row ? headers : ["Location", url, ...headers],
+      // The text is not cached: it would take memory though it may never be read.
+      body: representation.asStandalone(
+        representation.serialize(next),
+        scope?.url,
+      ),
+    }
+    : { status: 204, headers: [] };
   const previous = row?.document;
   if (row && next === previous) return { ...response, seq: row.seq };
   const change = { previous, next };

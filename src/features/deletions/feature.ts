@@ -32,6 +32,7 @@ import {
   tasks,
 } from "../../api/tasks/tasks.ts";
 import { addTasks } from "../../api/tasks/urls.ts";
+import { mayAccess } from "../../auth/access.ts";
 import { ApiError } from "../../http/errors.ts";
 import { splitList } from "../../http/headers.ts";
 import { endedTasks } from "./retention.ts";
@@ -187,9 +188,12 @@ function responsesOf({ context: { records } }: DeletionWorker) {
 /** Returns the DELETE of a collection. */
 function deleteMatching(worker: DeletionWorker, resource: Resource): Operation {
   const { collection } = resource.records;
+  const { read, delete: own } = collection.access;
+  const { roles } = worker.context.declaration;
   const operation: Operation<Selected> = {
     resource,
-    access: collection.access.delete,
+    // What matches tells of the records, which not everybody may read.
+    access: mayAccess(roles.grantsOf(own), read) ? own : read,
     parse: (parameters) => parseDeletion(collection, parameters),
     run: (context, selected) => begin(worker, context, resource, selected),
     docs: {
