@@ -11,7 +11,9 @@ import {
   command as mainCommand,
   removeFolder,
   root,
+  runNode,
   start,
+  storedAdmin,
   temporaryFolder,
 } from "../../harness.ts";
 import { runHere } from "../../in-process.ts";
@@ -126,6 +128,73 @@ test("import also resumes the imports of a killed server", async () => {
   const { stdout } = await command(["export", "animals"]);
   const left = fromLines(stdout).filter(({ name }) => name === "Left");
   assert.equal(left.length, 2000);
+});
+
+/** Runs an import in a folder of its own, with a signal before a text is written. */
+async function interrupted(name: string, text: string, lines: unknown[]) {
+  const place = ["--data-dir", join(own, `interrupted-${name}`)];
+  const file = join(own, `interrupted-${name}.jsonl`);
+  await writeFile(file, toLines(lines));
+  const result = await runNode([
+    ...signalBeforeWrite("SIGINT", text),
+    ...mainCommand,
+    ...["import", name, file, ...place],
+  ]);
+  assert.equal(result.code, 1, result.stderr);
+  const imported = Number(/^imported (\d+) /.exec(result.stdout)?.[1]);
+  assert.ok(imported > 0 && imported < lines.length, result.stdout);
+  return { ...result, place, imported };
+}
+
+/** Imports a zoo with the command, which first finishes an earlier import. */
+async function finish(
+  { place, imported }: Awaited<ReturnType<typeof interrupted>>,
+  name: string,
+): Promise<unknown[]> {
+  const next = await runHere(["import", "zoos", "-", ...place], {
+    input: toLines([zoo]),
+  });
+  assert.equal(next.code, 0, next.stderr);
+  assert.equal(
+    next.stderr,
+    `zoo-api: first finishing an earlier import of ${name} (task 1), of which ${imported} records are in\n`,
+  );
+  const { stdout } = await runHere(["export", name, ...place]);
+  return fromLines(stdout);
+}
+
+test("an import that is interrupted says what is in, and the next one finishes it", async () => {
+  const lines = Array(2000).fill(zoo);
+  const stopped = await interrupted("zoos", '"id":1000,"name"', lines);
+  assert.equal(
+    stopped.stderr,
+    "zoo-api: the import did not finish: the next start of the server, or the " +
+      "next import, finishes it; to repeat it would import it twice, and DELETE " +
+      "/v1/tasks/1 cancels the rest\n",
+  );
+  assert.equal((await finish(stopped, "zoos")).length, 2001);
+});
+
+test("an import of users that is interrupted waits for the next command, whatever server starts meanwhile", async () => {
+  const { password } = storedAdmin;
+  const lines = Array.from(
+    { length: 2000 },
+    (_, at) => ({ username: `user${at}`, role: "admin", password }),
+  );
+  const stopped = await interrupted("users", '"id":1000,"username"', lines);
+  assert.match(
+    stopped.stderr,
+    /: the next import finishes it, but no start of the server, which accepts no hashes; to repeat/,
+  );
+  const [, folder = ""] = stopped.place;
+  const server = await start({ folder });
+  await server.end();
+  assert.match(
+    server.output(),
+    /"an import of users waits for the next command that imports"/,
+  );
+  await server.stop();
+  assert.equal((await finish(stopped, "users")).length, 2000);
 });
 
 test("an import draws a progress bar on a terminal", {
