@@ -10,6 +10,7 @@ import { apiOf } from "../../collections.ts";
 import {
   removeFolder,
   type Server,
+  signInNew,
   start,
   temporaryFolder,
 } from "../../harness.ts";
@@ -221,7 +222,7 @@ const chain = Array.from({ length: count }, (_, at) => {
   return id % 3 === 2 || id === count ? { id, name: "end" } : ring(id, count);
 });
 
-/** Begins an import of a chain on a server that dies in the midst of its first pass. */
+/** Begins an import of a chain by a keeper, user 2, on a server that dies in the midst of its first pass. */
 async function interrupt(name: string) {
   const api = join(own, `${name}.mjs`);
   await writeFile(api, file.replace("OTHER", ""));
@@ -229,7 +230,9 @@ async function interrupt(name: string) {
   const env = { COLLECTIONS: api };
   const nodeArgs = signalBeforeWrite("SIGKILL", '"id":1500,"name"');
   const server = await start({ folder, env, nodeArgs });
-  const token = await server.signIn();
+  const admin = await server.signIn();
+  const kim = { token: admin, username: "kim", role: "keeper" };
+  const token = await signInNew(server, kim);
   const raw = toLines(chain);
   const { status } = await sendLines(server, "/v1/rings", { token, raw });
   assert.equal(status, 202);
@@ -287,6 +290,28 @@ test("after the task of an import is deleted, no record stays half done", async 
   const next = await settled(server);
   assert.ok(next.length > 500 && next.length < 1000, `${next.length}`);
   assert.ok(!next.includes(count));
+});
+
+test("after the sender of an import is deleted, it fails, and no record stays half done", async (t) => {
+  const { folder, api } = await interrupt("sender");
+  const env = { COLLECTIONS: api };
+  const between = await start({
+    folder,
+    env: { ...env, FEATURES: "deletions" },
+  });
+  const admin = await between.signIn();
+  const path = "/v1/users/2";
+  const deleted = await between.request("DELETE", path, { token: admin });
+  assert.equal(deleted.status, 204);
+  await between.end();
+  const server = await start({ folder, env });
+  t.after(() => server.stop());
+  const next = await settled(server);
+  assert.ok(next.length > 500 && next.length < 1000, `${next.length}`);
+  assert.ok(!next.includes(count));
+  const { body } = await server.request("GET", "/v1/tasks/1", { token: admin });
+  assert.equal(body["status"], "failed");
+  assert.equal(body["failure"], "The user no longer has the right to write.");
 });
 
 test("a property that is renamed or removed meanwhile keeps the references that were read", async (t) => {
