@@ -53,7 +53,7 @@ interface Message {
   };
 }
 
-/** A running browser with one tab. */
+/** A running browser, one tab of which is driven at a time. */
 export class Browser extends Tab {
   readonly #child: ChildProcess;
   readonly #folder: string;
@@ -112,7 +112,24 @@ export class Browser extends Tab {
     return browser;
   }
 
+  /** The tab that is driven. */
+  get tab(): string {
+    return this.#session;
+  }
+
+  /** Opens another tab, drives it from now on, and returns it. */
+  async openTab(): Promise<string> {
+    await this.#openTab();
+    return this.#session;
+  }
+
+  async switchTo(tab: string): Promise<void> {
+    this.#session = tab;
+    await this.send("Page.bringToFront");
+  }
+
   async #openTab(): Promise<void> {
+    this.#session = ""; // a command for the browser
     const { targetId } = await this.send("Target.createTarget", {
       url: "about:blank",
     });
