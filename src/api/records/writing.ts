@@ -107,7 +107,7 @@ export function writeRecord(
       valuesFromUrl: scope?.conditions,
       partial: method === "PATCH",
     });
-    return { row, next, scope };
+    return { row, next, scope, isOwn: only !== undefined };
   };
   const planned = plan();
   const hashing = hashSecret(records, body, context);
@@ -123,12 +123,14 @@ interface PlannedWrite {
   readonly row: Row | undefined;
   readonly next: Document;
   readonly scope: Scope | undefined;
+  /** True if it is the caller's own user. */
+  readonly isOwn: boolean;
 }
 
 function commitWrite(
   records: Records,
   context: RequestContext,
-  { row, next, scope }: PlannedWrite,
+  { row, next, scope, isOwn }: PlannedWrite,
 ): Result {
   const { collection, representation } = records;
   const url = representation.url(next.id);
@@ -137,8 +139,8 @@ function commitWrite(
   const headers = context.method === "PUT"
     ? ["Content-Location", url]
     : context.validators({ collection, document: next });
-  // A record shows more than its change, which not everybody may read.
-  const isShown = !row ||
+  // A record shows more than its change, and not everybody may read it.
+  const isShown = !row || isOwn ||
     mayAccess(context.caller?.grants, collection.access.read);
   const response = isShown
     ? {

@@ -309,9 +309,9 @@ test("after the sender of an import is deleted, it fails, and no record stays ha
   const next = await settled(server);
   assert.ok(next.length > 500 && next.length < 1000, `${next.length}`);
   assert.ok(!next.includes(count));
-  const { body } = await server.request("GET", "/v1/tasks/1", { token: admin });
-  assert.equal(body["status"], "failed");
-  assert.equal(body["failure"], "The user no longer has the right to write.");
+  const url = "/v1/tasks/1";
+  const task = await taskWhen(server, { url, token: admin, until: ended });
+  assert.equal(task.failure, "The user no longer has the right to write.");
 });
 
 test("a property that is renamed or removed meanwhile keeps the references that were read", async (t) => {
