@@ -3,7 +3,16 @@
  * that of a file in the folder `PUBLIC`. It is on if that is set.
  */
 
-import { realpathSync, statSync } from "node:fs";
+import { existsSync, realpathSync, statSync } from "node:fs";
+import {
+  basename,
+  dirname,
+  isAbsolute,
+  join,
+  relative,
+  resolve,
+  sep,
+} from "node:path";
 import type { Feature } from "../../api/feature.ts";
 import type { RequestContext, Result } from "../../api/request-context.ts";
 import { type SettingReader, text } from "../../api/settings/setting.ts";
@@ -26,27 +35,59 @@ const settings = {
   },
 };
 
-/** Only its path counts here; config.ts checks the rest. */
-const base = { BASE_URL: { description: "", ...text } };
+/** What must not be among the files, and the path of the API, which alone counts here; config.ts checks the rest. */
+const any = { description: "", ...text };
+const others = {
+  BASE_URL: any,
+  DATA_DIR: { ...any, default: "data/store" },
+  TLS_KEY: any,
+};
 
 /**
  * Returns the folder, without links in its path.
  *
- * @throws {UsageError} if it is no folder, or leaves no URL for its files
+ * @throws {UsageError} if it is no folder, leaves no URL for its files, or would
+ * show the data folder or the key of a certificate to everybody
  */
 function folderOf({ read }: SettingReader): string {
   const { PUBLIC = "" } = read(settings);
-  const { BASE_URL = "/" } = read(base);
+  const { BASE_URL = "/", DATA_DIR, TLS_KEY } = read(others);
   if (/^(?:https?:\/\/[^/]*)?\/?$/.test(BASE_URL)) {
     throw new UsageError(
       `PUBLIC needs a BASE_URL with a path such as /api/, because its files have the other URLs`,
     );
   }
-  try {
-    const folder = realpathSync(PUBLIC);
-    if (statSync(folder).isDirectory()) return folder;
-  } catch { /* it is not there */ }
-  throw new UsageError(`PUBLIC: ${PUBLIC || '""'} is not a folder`);
+  const folder = realPathOf(PUBLIC);
+  const stats = statSync(folder, { throwIfNoEntry: false });
+  if (PUBLIC === "" || !stats?.isDirectory()) {
+    throw new UsageError(`PUBLIC: ${PUBLIC || '""'} is not a folder`);
+  }
+  for (const [name, path] of Object.entries({ DATA_DIR, TLS_KEY })) {
+    const secret = path && realPathOf(path);
+    const isShown = secret && isWithin(secret, folder);
+    if (isShown || name === "DATA_DIR" && isWithin(folder, secret ?? "")) {
+      throw new UsageError(
+        `PUBLIC: ${PUBLIC} would show ${name}, ${path}, to everybody: choose folders that do not hold each other`,
+      );
+    }
+  }
+  return folder;
+}
+
+/** Returns a path without links, also of what is not there yet. */
+function realPathOf(path: string): string {
+  const absolute = resolve(path);
+  const parent = dirname(absolute);
+  if (existsSync(absolute) || parent === absolute) {
+    return realpathSync(absolute);
+  }
+  return join(realPathOf(parent), basename(absolute));
+}
+
+/** Returns whether a path is that of a folder, or of something in it. */
+function isWithin(path: string, folder: string): boolean {
+  const way = relative(folder, path);
+  return way !== ".." && !way.startsWith(`..${sep}`) && !isAbsolute(way);
 }
 
 const allow = "GET, HEAD, OPTIONS";

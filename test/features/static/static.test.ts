@@ -249,3 +249,33 @@ test("a folder needs a BASE_URL with a path, and must exist", async () => {
     assert.match(stderr, expected);
   }
 });
+
+test("neither the data folder nor a key is among the files, whatever their paths look like", async () => {
+  const site = join(folder, "site");
+  await mkdir(join(site, "made"), { recursive: true });
+  await writeFile(join(site, "key.pem"), "");
+  await symlink(site, join(folder, "link"));
+  const refused: readonly Readonly<Record<string, string>>[] = [
+    { DATA_DIR: join(site, "made") },
+    { DATA_DIR: join(site, "not", "yet") },
+    { DATA_DIR: site },
+    { DATA_DIR: folder }, // its damaged-… folders hold records
+    { DATA_DIR: join(folder, "link", "later") },
+    { DATA_DIR: join(folder, "other", "..", "site", "store") },
+    { DATA_DIR: join(folder, "d"), TLS_KEY: join(folder, "link", "key.pem") },
+  ];
+  for (const each of refused) {
+    const env = { PUBLIC: site, BASE_URL: "/api/", ...each };
+    const { code, stderr } = await runHere(["serve", "--port", "0"], { env });
+    assert.equal(code, 2, JSON.stringify(each));
+    assert.match(
+      stderr,
+      /^zoo-api: PUBLIC: .* would show (?:DATA_DIR|TLS_KEY)/m,
+    );
+  }
+  const beside = join(folder, "site-store");
+  const env = { PUBLIC: site, BASE_URL: "/api/" };
+  const other = await start({ env, folder: beside });
+  assert.equal((await other.request("GET", "/api/v1")).status, 200);
+  await other.stop();
+});
