@@ -17,21 +17,21 @@ import type { Records } from "./records.ts";
  * body names, if the caller sees the records of all users, or else the caller;
  * null for none, and for a user who is gone.
  *
- * @param lastOther up to this id, users are not those that the body means
+ * @param isMeant returns whether the user with an id is the one that a body with it means
  * @throws {ApiError} 42200
  */
 export function ownerOfImported(
   { collection, store }: Records,
   { owner_id: named }: Body,
   caller: Actor | undefined,
-  lastOther = 0,
+  isMeant: (id: number) => boolean = () => true,
 ): number | null {
   if (named === undefined || !seesAll(collection, caller)) {
     return caller?.id || null; // the operator is not a user
   }
   if (named === null) return null;
   if (typeof named === "number" && named > 0) {
-    return named > lastOther && store.table("users").get(named) ? named : null;
+    return isMeant(named) && store.table("users").get(named) ? named : null;
   }
   throw validationError([{
     field: "owner_id",

@@ -284,7 +284,9 @@ function createRecord(
         records,
         body,
         caller,
-        caller === localOperator ? lastIds["users"] ?? Infinity : 0,
+        (id) =>
+          caller !== localOperator ||
+          id > (lastIds["users"] ?? Infinity) && isCreated("users", id),
       ),
       imported,
       defersCheck,

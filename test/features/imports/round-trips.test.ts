@@ -12,7 +12,14 @@ import { loadFile } from "../../../src/cli/declaration/load-file.ts";
 import { openDataFolder } from "../../../src/data-folder.ts";
 import { openStore } from "../../../src/store/store.ts";
 import { extension } from "../../root.ts";
-import { removeFolder, start, temporaryFolder } from "../../harness.ts";
+import {
+  command as mainCommand,
+  removeFolder,
+  runNode,
+  start,
+  storedAdmin,
+  temporaryFolder,
+} from "../../harness.ts";
 import { runHere } from "../../in-process.ts";
 import { library, startLibrary } from "../../library.ts";
 import {
@@ -277,6 +284,57 @@ test("private records keep an owner who comes with them, and get none of the oth
   ]);
   assert.deepEqual(await owners("three"), [2, null, null]);
   await run(["check", ...at("three")]);
+});
+
+test("a user who is created while an import of users is interrupted owns none of its records", async () => {
+  const place = ["--data-dir", join(own, "strangers")];
+  const api = join(own, "strangers.mjs");
+  await writeFile(
+    api,
+    `export default ({ collection, string }) => ({
+      collections: [collection({
+        name: "notes", singular: "note", private: true,
+        access: { read: "viewer", write: "viewer", delete: "viewer" },
+        properties: { text: string({ maxLength: 20 }) },
+      })],
+    });`,
+  );
+  const { password } = storedAdmin;
+  const ids = Array.from({ length: 2000 }, (_, at) => at + 1);
+  const files: Record<string, object[]> = {
+    users: ids.map((id) => ({ username: `user${id}`, password, id })),
+    notes: ids.map((id) => ({ text: "secret", owner_id: id })),
+  };
+  const words = ["import"];
+  for (const [name, lines] of Object.entries(files)) {
+    const file = join(own, `strangers-${name}`);
+    await writeFile(file, toLines(lines));
+    words.push(name, file);
+  }
+  const flags = [...place, "--collections", api];
+  const stopped = await runNode([
+    ...signalBeforeWrite("SIGINT", '"id":1000,"username"'),
+    ...[...mainCommand, ...words, ...flags],
+  ]);
+  assert.equal(stopped.code, 1, stopped.stderr);
+  const added = await runHere(["user", "add", "bob", ...flags], {
+    input: "a long enough one\n",
+  });
+  assert.equal(added.code, 0, added.stderr);
+  const input = toLines([{ text: "another", owner_id: null }]);
+  const next = await runHere(["import", "notes", "-", ...flags], { input });
+  assert.equal(next.code, 0, next.stderr);
+  const exported = async (name: string) =>
+    fromLines((await runHere(["export", name, ...flags])).stdout);
+  const users = await exported("users");
+  const { id: bob = 0 } = users.find(({ username }) => username === "bob") ??
+    {};
+  assert.ok(bob > 1 && bob < 2000, `${bob}`);
+  const owners = (await exported("notes")).map(({ owner_id }) => owner_id);
+  assert.equal(owners.length, 2001);
+  // The line of the user with that id was rejected.
+  const known = owners.filter((owner) => owner !== null);
+  assert.deepEqual(known, ids.filter((id) => id !== bob));
 });
 
 test("a line imported through another record keeps it, and its validator changes with it", async (t) => {
