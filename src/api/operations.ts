@@ -115,23 +115,27 @@ export function collectionMethods(
   return { GET, POST: writeMethod(resource, json) };
 }
 
+/** Returns the most bytes of a record that is sent: four for each character that its strings may have, or more. */
+export function maxRecordBytes({ properties }: Collection): number {
+  const characters = properties.reduce(
+    (sum, { schema: { maxLength = 0 } }) => sum + Number(maxLength),
+    0,
+  );
+  return Math.max(defaultMaxBodyBytes, 4 * characters);
+}
+
 /** A method whose body is a record, or some of its properties. */
 function writeMethod(
   resource: Resource,
   consumes: readonly string[],
 ): Operation {
   const { records, only } = resource;
-  const { access, properties } = records.collection;
-  const characters = properties.reduce(
-    (sum, { schema: { maxLength = 0 } }) => sum + Number(maxLength),
-    0,
-  );
+  const { collection } = records;
   return {
     resource,
-    access: access.write,
+    access: collection.access.write,
     consumes,
-    // Four bytes for each character that its strings may have, or more.
-    maxBodyBytes: Math.max(defaultMaxBodyBytes, 4 * characters),
+    maxBodyBytes: maxRecordBytes(collection),
     run: (context, _, body) => writeRecord(records, context, body, only),
   };
 }

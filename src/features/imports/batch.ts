@@ -14,6 +14,7 @@ import { performance } from "node:perf_hooks";
 import type { Actor } from "../../auth/access.ts";
 import { ownerOfImported } from "../../api/records/imported.ts";
 import { localOperator } from "../../api/operator.ts";
+import { maxRecordBytes } from "../../api/operations.ts";
 import { ApiError, type FieldError } from "../../http/errors.ts";
 import { parseJsonObject } from "../../http/json.ts";
 import { type Document, formatTime, type Mutation } from "../../store/store.ts";
@@ -86,14 +87,10 @@ interface Target {
 /** How long validating a batch may take; writing it takes about as long. */
 export const maxBatchMs = 3;
 
-/** The longest line, with its newline: validating one never takes more than about 20 ms. */
-export const maxLineBytes = 1 << 17;
-
-const lineTooLong: FieldError = {
-  field: "",
-  code: "length",
-  message: `The line is longer than ${maxLineBytes} bytes.`,
-};
+/** Returns the most bytes of a line, with its newline: whatever a POST accepts, and what the server adds when it exports that. */
+export function maxLineBytes({ collection }: Records): number {
+  return (1 << 16) + maxRecordBytes(collection);
+}
 
 /** How far above the highest used id that of a line may be, so that higher ids remain available. */
 const maxIdGap = 1_000_000;
@@ -124,6 +121,12 @@ export function importBatch(
 ): { readonly progress: Progress; readonly awaited: readonly AwaitedItem[] } {
   const { isLast = false } = progress;
   const { name } = target.records.collection;
+  const maxBytes = maxLineBytes(target.records);
+  const lineTooLong: FieldError = {
+    field: "",
+    code: "length",
+    message: `The line is longer than ${maxBytes} bytes.`,
+  };
   const of = target.hasParts ? name : undefined;
   const place = of === undefined ? {} : { collection: of };
   let { byte, line, imported, rejected, errors } = progress;
@@ -140,7 +143,7 @@ export function importBatch(
     if (used > 0 && performance.now() > deadline) break;
     used++;
     line++;
-    const isTooLong = end - byte > maxLineBytes; // the beginning is missing
+    const isTooLong = end - byte > maxBytes; // the beginning is missing
     byte = end;
     if (!isTooLong && bytes.every(isBlank)) continue;
     const result = isTooLong

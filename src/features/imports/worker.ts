@@ -237,9 +237,8 @@ async function importPart(
   const records = context.importable(collection);
   let current = task;
   let savedAt = performance.now();
-  for await (
-    const lines of readSpool(store, spool, { start, maxLineBytes })
-  ) {
+  const range = { start, maxLineBytes: records ? maxLineBytes(records) : 0 };
+  for await (const lines of readSpool(store, spool, range)) {
     while (lines.length > 0) {
       await nextTick();
       // From here to the transaction nothing is awaited.

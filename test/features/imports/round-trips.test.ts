@@ -20,6 +20,9 @@ import {
   storedAdmin,
   temporaryFolder,
 } from "../../harness.ts";
+import { startApplication } from "../../application.ts";
+import { apiOf } from "../../collections.ts";
+import { vocabulary } from "../../../src/cli/declaration/checked-vocabulary.ts";
 import { runHere } from "../../in-process.ts";
 import { library, startLibrary } from "../../library.ts";
 import {
@@ -216,6 +219,45 @@ test("an export of a collection that is sorted by default goes in again", async 
   });
   assert.deepEqual([task.imported, task.rejected], [3, 0]);
   assert.equal((await fetchLines(other, "/v1/books")).text, text);
+});
+
+test("whatever POST accepts goes in again, however long its text", async (t) => {
+  const { collection, text } = vocabulary;
+  const declaration = apiOf([
+    collection({
+      name: "docs",
+      singular: "doc",
+      access: { read: "anyone", write: "keeper", delete: "keeper" },
+      properties: { body: text({ maxLength: 60_000 }) },
+    }),
+  ]);
+  const [app, other] = await Promise.all([
+    startApplication({ declaration }),
+    startApplication({ declaration }),
+  ]);
+  t.after(() => Promise.all([app.stop(), other.stop()]));
+  for (const character of ["\u{1f600}", "\n\t", '"', "a"]) {
+    const json = { body: `x${character}`.repeat(20_000) };
+    const { token } = app;
+    const made = await app.request("POST", "/v1/docs", { token, json });
+    assert.equal(made.status, 201);
+  }
+  const exported = await fetchLines(app, "/v1/docs");
+  const task = await importLines(other, "/v1/docs", {
+    token: other.token,
+    raw: exported.text,
+  });
+  assert.deepEqual([task.imported, task.errors], [4, []]);
+  assert.equal((await fetchLines(other, "/v1/docs")).text, exported.text);
+  const raw = toLines([{ body: "x".repeat(400_000) }]);
+  const long = await importLines(other, "/v1/docs", {
+    token: other.token,
+    raw,
+  });
+  assert.match(
+    long.errors[0]?.errors[0]?.message ?? "",
+    /longer than 305536 bytes/,
+  );
 });
 
 test("private records keep an owner who comes with them, and get none of the other store", async () => {
