@@ -74,16 +74,26 @@ export function createValidators({ store, base, now }: Api) {
   };
 }
 
-/** Returns the validators of a record. The ETag contains the time of the last change, which grows with every change. */
+/**
+ * Returns the validators of a record. The ETag contains the time of the last
+ * change, which grows with every change; and a checksum, as another history can
+ * have a change of the same time: a restored backup, or an edited export.
+ */
 function ofRecord(
-  { name }: Collection,
-  { id, created_at, updated_at = created_at }: Document,
+  { name, visibleProperties }: Collection,
+  document: Document,
   { shape, now }: { readonly shape: string; readonly now: string },
 ): readonly string[] {
+  const { id, created_at, updated_at = created_at } = document;
   const time = String(updated_at);
   // At `/user`, every user reads a different record.
   const own = name === "users" ? `-${id}` : "";
-  const etag = `"${time}${own}-${shape}"`;
+  let text = "";
+  for (const name of visibleProperties.keys()) {
+    text += `${document[name] ?? null}\n`;
+  }
+  const sum = crc32(text).toString(36);
+  const etag = `"${time}${own}-${sum}-${shape}"`;
   // No Last-Modified while it would be later than the response (section
   // 8.8.2.1): the clock was set back.
   return time > now

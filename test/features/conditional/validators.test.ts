@@ -293,3 +293,26 @@ test("Cache-Control is private for a signed-in caller, whatever the response", a
     assert.equal(open.headers.get("cache-control"), "no-cache");
   }
 });
+
+test("two histories of a record have different validators, though its times are the same", async (t) => {
+  const base = { city: "Ghent", country: "BE", opened_on: null, website: null };
+  const times = {
+    created_at: "2026-06-01T12:00:00.500Z",
+    updated_at: "2026-06-01T12:00:01.500Z",
+  };
+  const changed: readonly object[] = [
+    { name: "lost" },
+    { name: "new" },
+    { name: "new", opened_on: "2026-01-01" },
+    { name: "new", website: "https://a.example" },
+  ];
+  const etags = await Promise.all(changed.map(async (values) => {
+    const app = await startApplication();
+    t.after(() => app.stop());
+    const zoo = { id: 1, ...base, ...values, ...times };
+    await app.store.commit([["put", "zoos", zoo]], 0);
+    const { headers } = await app.request("GET", "/v1/zoos/1");
+    return headers.get("etag");
+  }));
+  assert.equal(new Set(etags).size, changed.length, etags.join());
+});
