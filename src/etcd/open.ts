@@ -16,7 +16,15 @@ import { StoreError } from "../store/error.ts";
 import { encodeSnapshot, freezeTables } from "../store/log/snapshot.ts";
 import { FolderScan, type FolderScanOptions } from "../store/recovery/scan.ts";
 import { EtcdClient, Lease } from "./client.ts";
-import { keyOf, load, putOnce, putParts, seqOf, textOf } from "./state.ts";
+import {
+  foreignValue,
+  keyOf,
+  load,
+  putOnce,
+  putParts,
+  seqOf,
+  textOf,
+} from "./state.ts";
 import { EtcdStore } from "./store.ts";
 import type { Row } from "../store/memory/row.ts";
 import type { Store } from "../store/transactions.ts";
@@ -38,10 +46,13 @@ export async function openEtcdStore(
     await lease.renew();
     const loaded = await load(client, { tables, memory });
     memory?.requireFit(options.prefix);
+    const proposed = randomName(folder);
+    const incarnation = await putOnce(client, "incarnation", proposed);
+    if (!nameForm.test(incarnation)) throw foreignValue("incarnation");
     return new EtcdStore({
       hasLocalReads: options.hasLocalReads,
       serverId,
-      incarnation: await putOnce(client, "incarnation", randomName(folder)),
+      incarnation,
       client,
       lease,
       loaded,
@@ -59,11 +70,15 @@ export async function openEtcdStore(
   }
 }
 
+/** The form of the names that servers give themselves. */
+const nameForm = /^[\da-f]{16}$/;
+
 /** Returns the name of the server with this folder. */
 async function loadServerId(place: StoreFolder): Promise<string> {
   const { files, folder } = place;
   const stored = await readSmallFile(files, folder, "server");
-  if (stored !== undefined) return stored.toString().trim();
+  const known = stored?.toString().trim() ?? "";
+  if (nameForm.test(known)) return known;
   const name = randomName(place);
   await writeSmallFile(files, join(folder, "server"), `${name}\n`);
   return name;

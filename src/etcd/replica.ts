@@ -34,7 +34,6 @@ import {
   putParts,
   readLog,
   seqOf,
-  textOf,
 } from "./state.ts";
 
 /** How long a server that has committed counts as one that commits again. */
@@ -218,7 +217,7 @@ export class Replica {
   async #catchUp(found: KeyValue | undefined, next?: KeyValue): Promise<void> {
     const { client, loaded } = this.#parts;
     const { queue } = this;
-    const head = textOf(found);
+    const head = String(found?.value ?? "");
     if (head === loaded.head) return;
     const callBacks: (() => void)[] = [];
     const rollBack = async () => {

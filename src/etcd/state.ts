@@ -68,6 +68,18 @@ export function textOf(found: KeyValue | undefined): string {
   return String(found?.value ?? "").trim();
 }
 
+/** The error of a value that is none that a server writes. */
+export function foreignValue(key: string): StoreError {
+  return new StoreError(
+    "damaged",
+    `The key "${key}" below the prefix in etcd holds what no server has ` +
+      "written; nothing was changed: restore etcd, or copy a backup to another prefix",
+  );
+}
+
+/** The form of a head: the last sequence number and the salt of its batch. */
+const headForm = /^\d{1,16} [\da-f]{16}$/;
+
 /** Puts a value that no other server has put before; returns the one that is there. */
 export async function putOnce(
   client: EtcdClient,
@@ -115,8 +127,10 @@ export async function load(
     loaded.snapshotSeq = scan.seq;
     loaded.snapshotBytes = scan.size;
   }
-  const [head] = await client.get(["head"]);
-  for await (const batch of readLog(client, loaded.head, textOf(head))) {
+  const [found] = await client.get(["head"]);
+  const head = String(found?.value ?? "");
+  if (found && !headForm.test(head)) throw foreignValue("head");
+  for await (const batch of readLog(client, loaded.head, head)) {
     applyBatch(loaded, batch, apply);
   }
   return loaded;

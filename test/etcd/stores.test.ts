@@ -2,6 +2,7 @@
 
 import { strict as assert } from "node:assert";
 import { Buffer } from "node:buffer";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
@@ -348,6 +349,39 @@ test("a secret that is too short to sign with is refused in a sentence", async (
       message:
         /^Cannot sign with the key "secret" below the prefix in etcd: .*delete it/,
     }, secret);
+  }
+});
+
+test("a head or an incarnation that no server wrote is named at the start, also when the store is only read", async (t) => {
+  for (
+    const [name, texts] of [
+      ["head", ["", "abc", "\n", "1 x", "5 0123456789abcdef\n"]],
+      ["incarnation", ["", 'a"b', "a\nb", "\u20ac"]],
+    ] as const
+  ) {
+    for (const text of texts) {
+      const etcd = await new Gateway().listen(t);
+      await add(await open(t, etcd), "Berlin");
+      await new EtcdClient(etcd).put(name, text);
+      const code = "damaged";
+      const message = new RegExp(`^The key "${name}" below the prefix in etcd`);
+      await assert.rejects(open(t, etcd), { code, message }, text);
+      if (name !== "head") continue;
+      const options = { files: realFiles, tables: [] };
+      await assert.rejects(scanEtcd(etcd, options), { code, message }, text);
+    }
+  }
+});
+
+test("a server whose name was damaged takes another one", async (t) => {
+  const etcd = await new Gateway().listen(t);
+  const folder = await temporaryFolder();
+  t.after(() => removeFolder(folder));
+  for (const text of ["", "../../x", "0123456789abcdef\r\n\r\nx"]) {
+    await writeFile(join(folder, "server"), text);
+    const store = await openEtcdStore({ folder, tables: [] }, etcd);
+    assert.match(store.serverId, /^[\da-f]{16}$/);
+    await store.close();
   }
 });
 
