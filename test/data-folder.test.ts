@@ -5,9 +5,11 @@ import { spawn } from "node:child_process";
 import {
   appendFile,
   cp,
+  mkdir,
   readdir,
   readFile,
   rm,
+  symlink,
   writeFile,
 } from "node:fs/promises";
 import { dirname, join } from "node:path";
@@ -87,6 +89,29 @@ test("check and repair say of a damaged snapshot that nothing is lost while the 
   await again.close();
   const mended = await runHere(["check", "--data-dir", folder]);
   assert.equal(mended.code, 0, mended.stdout);
+});
+
+test("an export to a folder leaves all files or none, and says which could not be written", async (t) => {
+  const folder = await filled(t);
+  const to = join(folder, "..", "export");
+  const words = ["export", "--to", to, "--data-dir", folder];
+  await mkdir(to);
+  await symlink("/dev/full", join(to, "zoos.ndjson.part"));
+  const failed = await runHere(words);
+  assert.equal(failed.code, 1);
+  assert.match(
+    failed.stderr,
+    /^zoo-api: cannot write \S+\/zoos\.ndjson\.part: .*ENOSPC/,
+  );
+  assert.deepEqual(await readdir(to), []);
+  // What a killed export has left is written again.
+  await writeFile(join(to, "zoos.ndjson.part"), "half a li");
+  const again = await runHere(words);
+  assert.equal(again.code, 0, again.stderr);
+  const names = ["animals.ndjson", "employees.ndjson", "zoos.ndjson"];
+  assert.deepEqual((await readdir(to)).sort(), names);
+  const zoos = await readFile(join(to, "zoos.ndjson"), "utf8");
+  assert.equal(zoos.match(/\n/g)?.length, 5);
 });
 
 test("check distinguishes a clean folder, a torn write and damage, and finds all damage", async (t) => {

@@ -5,13 +5,14 @@
  */
 
 import { createWriteStream } from "node:fs";
-import { mkdir, readdir, realpath, rm } from "node:fs/promises";
+import { mkdir, readdir, realpath, rename, rm } from "node:fs/promises";
 import { isAbsolute, join, relative } from "node:path";
 import process from "node:process";
 import { pipeline } from "node:stream/promises";
 import type { ApiDeclaration } from "../api/declaration/api.ts";
 import type { Commands, CommandSettings } from "../api/feature.ts";
 import {
+  type Collection,
   deriveCollection,
   type RecordChange,
   serverProperties,
@@ -30,7 +31,7 @@ import { Representation } from "../api/representation.ts";
 import { collectionsOf, tablesOf } from "../api/routes.ts";
 import { followDeclaration } from "../data-folder.ts";
 import { CommandError, UsageError } from "../usage.ts";
-import { errorCode } from "../store/error.ts";
+import { errorCode, errorText } from "../store/error.ts";
 import { generationOf, names as fileNames } from "../store/log/folder.ts";
 import "../store/memory/exchange.ts";
 import { PackedRow } from "../store/memory/packed-row.ts";
@@ -42,14 +43,19 @@ import {
   type Tables,
 } from "../store/memory/table.ts";
 import {
-  type FolderScan,
+  FolderScan,
   type FolderScanOptions,
   readFile,
   refusalOf,
   scanFolder,
   wholeFile,
 } from "../store/recovery/scan.ts";
-import { type Mutation, realFiles, type Table } from "../store/store.ts";
+import {
+  type Mutation,
+  realFiles,
+  type Row,
+  type Table,
+} from "../store/store.ts";
 import { scanGrowingLog } from "./recovery/growing-log.ts";
 import {
   describeFault,
@@ -101,7 +107,12 @@ export async function readStore(
   };
   if (etcd) {
     const { scanEtcd } = await import("../etcd/open.ts");
-    return await scanEtcd(etcd, all);
+    const scan = await scanEtcd(etcd, all).catch((error) => {
+      if (errorCode(error) !== "damaged") throw error;
+      return Object.assign(new FolderScan("etcd", all), { refusal: error });
+    });
+    if (scan.exists || scan.refusal) return scan;
+    throw new CommandError(`there is no store in etcd under ${etcd.prefix}`);
   }
   for (let attempt = 1;; attempt++) {
     try {
@@ -173,7 +184,7 @@ async function check(
   }
   // Only a part was read, if anything.
   if (refusal !== undefined) {
-    if (refusal.code !== "damaged") await print(`fault: ${refusal.message}\n`);
+    if (faults.length === 0) await print(`fault: ${refusal.message}\n`);
     return 2;
   }
   if (faults.length > 0) await print(`${unusedFiles}\n`);
@@ -358,16 +369,37 @@ async function exportAll(settings: CommandSettings, to: string): Promise<void> {
       `${join(to, existing)} exists already: nothing was exported`,
     );
   }
-  for (const name of names) {
-    const collection = derived.get(name);
-    if (collection === undefined) continue;
-    const rows = tables.get(name)?.rows() ?? [];
-    const lines = toNdjson(new Representation(collection, ""), rows);
-    const path = join(to, `${name}.ndjson`);
-    const options = { flags: "wx", flush: true } as const;
-    await pipeline(lines, createWriteStream(path, options));
-    await print(`${path}: ${rows.length} ${name}\n`);
+  const parts = names.map((name) => join(to, `${name}.ndjson.part`));
+  try {
+    for (const [at, path] of parts.entries()) {
+      const [name = "", collection] = [names[at], derived.get(names[at] ?? "")];
+      const rows = tables.get(name)?.rows() ?? [];
+      if (collection) await writeLines(path, collection, rows);
+      await print(
+        `${path.slice(0, -".part".length)}: ${rows.length} ${name}\n`,
+      );
+    }
+  } catch (error) {
+    for (const each of created ? [created] : parts) {
+      await rm(each, { recursive: true, force: true });
+    }
+    throw error;
   }
+  // At the end, as a part of the files would look complete.
+  for (const path of parts) await rename(path, path.slice(0, -".part".length));
+}
+
+/** Writes rows to a file, which is durable then. */
+async function writeLines(
+  path: string,
+  collection: Collection,
+  rows: readonly Row[],
+): Promise<void> {
+  const lines = toNdjson(new Representation(collection, ""), rows);
+  await pipeline(lines, createWriteStream(path, { flush: true }))
+    .catch((error) => {
+      throw new CommandError(`cannot write ${path}: ${errorText(error)}`);
+    });
 }
 
 /**

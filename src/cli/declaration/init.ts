@@ -1,6 +1,6 @@
 /** The command `init`: writes a declaration to start from, and the types for editors beside it. */
 
-import { readFile, writeFile } from "node:fs/promises";
+import { readFile, rm, writeFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import type { Commands, CommandSettings } from "../../api/feature.ts";
 import { errorCode } from "../../store/error.ts";
@@ -80,7 +80,11 @@ async function init(
     : `${start}/** @type {${type}} */\nexport default ${body}`;
   const source = new URL(`../../../src/${typesFile}`, import.meta.url);
   const declarations = await readFile(source, "utf8");
-  await writeFile(path, text, { flag: "wx" });
+  await writeFile(path, text, { flag: "wx" }).catch(async (error) => {
+    // A file without its text would keep the next attempt from writing it.
+    if (errorCode(error) !== "EEXIST") await rm(path, { force: true });
+    throw error;
+  });
   const types = join(dirname(path), typesFile);
   await writeFile(types, declarations, { flag: "wx" }).catch((error) => {
     if (errorCode(error) !== "EEXIST") throw error;
