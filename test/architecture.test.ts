@@ -173,6 +173,7 @@ test("few files import node:http and node:fs", () => {
     "cli/locked.ts",
     "cli/read.ts",
     "features/imports/command.ts",
+    "features/imports/spool.ts",
     "features/page/feature.ts",
     "features/static/feature.ts",
     "features/static/files.ts",

@@ -103,7 +103,7 @@ async function readPassword(): Promise<string> {
   try {
     for await (const line of lines) {
       // What is no UTF-8 becomes this character, and could not be told apart.
-      if (!line.includes("\ufffd")) return line;
+      if (!line.includes("\ufffd")) return line.replace(/^\ufeff/, "");
       throw new CommandError("the password must be UTF-8 text");
     }
     throw new CommandError("there is no password on standard input");

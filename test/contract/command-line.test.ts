@@ -688,6 +688,17 @@ describe("the command line", { concurrency: 3 }, () => {
     assert.deepEqual(after.sort(), before.sort());
   });
 
+  test("a byte-order mark and line ends are no part of a password", async (t) => {
+    const folder = await folderFor(t);
+    const env = { DATA_DIR: join(folder, "store") };
+    const input = "\ufeffa long enough one\r\nmore";
+    const added = await runHere(["user", "add", "ada"], { env, input });
+    assert.equal(added.code, 0, added.stderr);
+    const server = await start({ folder: env.DATA_DIR });
+    t.after(() => server.stop());
+    assert.notEqual(await server.signIn("ada", "a long enough one"), "");
+  });
+
   test("a password or a file that is no UTF-8 is refused", async (t) => {
     const folder = await folderFor(t);
     const env = { DATA_DIR: join(folder, "store") };

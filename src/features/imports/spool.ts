@@ -13,6 +13,7 @@
  */
 
 import { createHash } from "node:crypto";
+import { lstat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { errorCode, errorText, StoreError } from "../../store/error.ts";
 import {
@@ -83,6 +84,8 @@ function noSpace(reason: string, cause?: unknown): StoreError {
 /**
  * Removes all spool files but those named: the others belong to requests that a
  * crash interrupted, or could not be removed earlier.
+ *
+ * @throws {StoreError} unusable if the folder is a link
  */
 export async function removeOtherSpools(
   store: Store,
@@ -90,6 +93,13 @@ export async function removeOtherSpools(
 ): Promise<void> {
   const { files } = store.folder;
   const folder = dirname(pathOf(store, ""));
+  const stats = await lstat(folder).catch(() => undefined);
+  if (stats?.isSymbolicLink()) {
+    throw new StoreError(
+      "unusable",
+      `Cannot use ${folder}: it must be a folder, not a link: what it leads to may belong to others. Nothing was changed`,
+    );
+  }
   const needed = names.map((name) => `${name}.spool`);
   const found = await files.list(folder).catch((error) => {
     if (errorCode(error) === "ENOENT") return [];

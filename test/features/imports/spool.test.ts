@@ -3,7 +3,14 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { createHash, randomBytes } from "node:crypto";
-import { mkdir, readdir, readFile, stat, writeFile } from "node:fs/promises";
+import {
+  mkdir,
+  readdir,
+  readFile,
+  stat,
+  symlink,
+  writeFile,
+} from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import { test, type TestContext } from "node:test";
@@ -336,6 +343,20 @@ test("check, backup, repair and a restart leave spool files alone", async (t) =>
   assert.deepEqual(await spoolFiles(again), [`${name}.spool`]);
   const lines = await linesOf(again, name);
   assert.deepEqual(lines.map(({ text }) => text), ["line"]);
+});
+
+test("a link in place of the folder of spool files is refused, and nothing behind it is removed", async (t) => {
+  const folder = await folderFor(t);
+  const store = await openFor(t, join(folder, "store"));
+  const other = join(folder, "other");
+  await mkdir(other);
+  await writeFile(join(other, "precious.spool"), "of another server");
+  await symlink(other, join(store.folder.folder, "spool"));
+  await assert.rejects(removeOtherSpools(store, []), {
+    code: "unusable",
+    message: /must be a folder, not a link/,
+  });
+  assert.deepEqual(await readdir(other), ["precious.spool"]);
 });
 
 test("at most 4,096 lines are read at a time, so that many empty ones delay nothing else", async (t) => {
