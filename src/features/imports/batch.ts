@@ -19,7 +19,11 @@ import { ApiError, type FieldError } from "../../http/errors.ts";
 import { parseJsonObject } from "../../http/json.ts";
 import { type Document, formatTime, type Mutation } from "../../store/store.ts";
 import type { Line } from "../../store/log/files.ts";
-import { recordId, type Values } from "../../api/declaration/properties.ts";
+import {
+  recordId,
+  timestamp,
+  type Values,
+} from "../../api/declaration/properties.ts";
 import type { Records } from "../../api/records/records.ts";
 import { type Body, fieldError } from "../../api/declaration/validation.ts";
 import type { NamedProperty } from "../../api/declaration/declaration.ts";
@@ -277,7 +281,8 @@ function createRecord(
     if (isNew) missing[name] = id;
     return isNew;
   };
-  const imported = importedValues(body, now);
+  const latest = caller === localOperator ? "9999-12-31" : formatTime(now);
+  const imported = importedValues(body, latest);
   try {
     const document = records.buildRecord(body, {
       caller,
@@ -359,23 +364,26 @@ function checkId(
 }
 
 /**
- * Returns the id of an exported line, and its times if they are plausible. A
- * line without an id is a new record.
+ * Returns the id of an exported line, and its times if they are plausible: of
+ * another machine's clock, the command line believes any. A line without an id
+ * is a new record.
  */
 function importedValues(
   { id, created_at, updated_at }: Body,
-  now: number,
+  latest: string,
 ): Partial<Document> {
   if (typeof id !== "number") return {};
   const created = parseTime(created_at);
   const updated = parseTime(updated_at);
-  return created <= updated && updated <= now
-    ? { id, created_at: String(created_at), updated_at: String(updated_at) }
+  return created && updated && created <= updated && updated <= latest
+    ? { id, created_at: created, updated_at: updated }
     : { id };
 }
 
-/** Parses a time as records show it to milliseconds since 1970; NaN if it is not one. */
-function parseTime(value: unknown): number {
-  const time = typeof value === "string" ? Date.parse(value) : NaN;
-  return time >= 0 && new Date(time).toISOString() === value ? time : NaN;
+const time = timestamp();
+
+/** Returns a time from 1970 on as records show it; undefined for anything else. */
+function parseTime(value: unknown): string | undefined {
+  const text = typeof value === "string" ? time.parse(value) : undefined;
+  return text !== undefined && text >= "1970" ? text : undefined;
 }

@@ -4,6 +4,7 @@ import { constants, createReadStream } from "node:fs";
 import { access, readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
+import { addAbortSignal } from "node:stream";
 import type { CommandSettings } from "../../api/feature.ts";
 import { recordsOf } from "../../api/records/local.ts";
 import { awaitedTable } from "../../api/own-tables.ts";
@@ -198,14 +199,22 @@ async function importFiles(
     );
   }
   const sizes = sources.map(() => 0);
+  const reading = new AbortController();
+  const { signal } = reading;
+  const stopReading = () => reading.abort();
   const files = sources.map(({ collection, file }, at) => ({
     collection,
-    body: readInput(file, (count) => sizes[at] = (sizes[at] ?? 0) + count),
+    body: readInput(file, {
+      signal,
+      onBytes: (count) => sizes[at] = (sizes[at] ?? 0) + count,
+    }),
   }));
+  process.once("SIGINT", stopReading);
   const id = await storeFiles(worker, files);
+  process.off("SIGINT", stopReading);
   const interrupt = () => void worker.stop();
   process.once("SIGINT", interrupt);
-  worker.wake();
+  await worker.start();
   const task = () => findTask(context, id);
   const endProgress = showProgress(() => {
     const { part = 0, byte = 0 } = task() ?? {};
@@ -220,16 +229,23 @@ async function importFiles(
 /** Yields the bytes of a file, or of standard input. */
 async function* readInput(
   file: string,
-  onBytes: (count: number) => void,
+  { signal, onBytes }: {
+    readonly signal: AbortSignal;
+    readonly onBytes: (count: number) => void;
+  },
 ): AsyncGenerator<Uint8Array> {
   try {
     const input = file === "-" ? process.stdin : createReadStream(file);
-    for await (const bytes of input) {
+    for await (const bytes of addAbortSignal(signal, input)) {
       onBytes(bytes.length);
       yield bytes;
     }
   } catch (error) {
-    throw new CommandError(`cannot read ${file}: ${errorText(error)}`);
+    throw new CommandError(
+      signal.aborted
+        ? "interrupted while the files were read: nothing was imported"
+        : `cannot read ${file}: ${errorText(error)}`,
+    );
   }
 }
 

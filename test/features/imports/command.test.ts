@@ -1,11 +1,13 @@
 /** The `import` command: imports into a data folder without a server. */
 
 import { strict as assert } from "node:assert";
-import { execFile, spawnSync } from "node:child_process";
+import { execFile, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
 import { readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import { after, before, test } from "node:test";
+import { setTimeout as wait } from "node:timers/promises";
 import { promisify } from "node:util";
 import {
   command as mainCommand,
@@ -67,6 +69,65 @@ test("import creates records from a file or standard input, and export prints th
   assert.deepEqual(await readdir(join(folder, "spool")), []);
   const check = await command(["check"]);
   assert.match(check.stdout, /^animals: 1 records, highest id 1$/m);
+});
+
+test("an import keeps times of any clock and of any spelling of RFC 3339", async () => {
+  const place = ["--data-dir", join(own, "times")];
+  const late = "2999-01-01T00:00:00.000Z";
+  const times: readonly (readonly [string, string])[] = [
+    ["2026-01-31T12:00:00Z", "2026-01-31t14:00:00.5+01:00"],
+    [late, late],
+    ["1969-01-01T00:00:00.000Z", late],
+    [late, "2026-01-31T12:00:00.000Z"],
+  ];
+  const lines = times.map(([created_at, updated_at], at) => ({
+    ...{ ...zoo, id: at + 1, created_at, updated_at },
+  }));
+  const input = toLines(lines);
+  const { stdout } = await runHere(["import", "zoos", "-", ...place], {
+    input,
+  });
+  assert.equal(stdout, "imported 4 zoos, rejected 0\n");
+  const exported = await runHere(["export", "zoos", ...place]);
+  const [first, second, ...others] = fromLines(exported.stdout);
+  assert.deepEqual([first?.created_at, first?.updated_at], [
+    "2026-01-31T12:00:00.000Z",
+    "2026-01-31T13:00:00.500Z",
+  ]);
+  assert.deepEqual([second?.created_at, second?.updated_at], [late, late]);
+  for (const { created_at, updated_at } of others) {
+    assert.equal(created_at, updated_at); // of this import
+    assert.ok(created_at < late && created_at > "2026");
+  }
+});
+
+test("an import that is interrupted while it copies its input says that nothing is in", async () => {
+  const place = ["--data-dir", join(own, "copying")];
+  const program = spawn(process.execPath, [
+    ...[...mainCommand, "import", "zoos", "-", ...place],
+  ], { cwd: root, stdio: ["pipe", "ignore", "pipe"] });
+  let stderr = "";
+  program.stderr.setEncoding("utf8").on("data", (text) => stderr += text);
+  program.stdin.write(toLines([zoo]));
+  const spool = join(own, "copying", "spool");
+  const isCopying = () =>
+    readdir(spool).then((files) => files.length > 0, () => false);
+  while (!await isCopying()) await wait(20);
+  program.kill("SIGINT");
+  const [code] = await once(program, "exit");
+  assert.equal(code, 1, stderr);
+  assert.equal(
+    stderr,
+    "zoo-api: interrupted while the files were read: nothing was imported\n",
+  );
+  assert.deepEqual(await readdir(spool), []);
+  await writeFile(join(spool, "0.spool.tmp"), "of a killed import");
+  const next = await runHere(["import", "zoos", "-", ...place], {
+    input: toLines([zoo]),
+  });
+  assert.equal(next.stderr, "");
+  assert.equal(next.stdout, "imported 1 zoos, rejected 0\n");
+  assert.deepEqual(await readdir(spool), []);
 });
 
 test("import reports unusable arguments in one line", async () => {
