@@ -52,6 +52,20 @@ function mistakesIn(property: unknown, name = "pages"): readonly string[] {
   return mistakesOf(declare("books", { [name]: property }));
 }
 
+test("a property cannot be changed once it is made, and a class is no check", () => {
+  const name = string({ maxLength: 9 });
+  assert.throws(() => Object.assign(name, { check: () => undefined }), {
+    name: "TypeError",
+  });
+  const check = class {};
+  assert.deepEqual(
+    mistakesOf(declare("books", { name }, { check })),
+    [
+      "books: check is [class check]: it must be a function that is not async",
+    ],
+  );
+});
+
 test("how long records are kept is a number of days from one of their dates", () => {
   const properties = { at: timestamp(), name: string({ maxLength: 9 }) };
   const withKeep = (keep: unknown) =>
@@ -155,6 +169,14 @@ const properties: Readonly<Record<string, readonly [unknown, RegExp]>> = {
     string({ minLength: 5, maxLength: 2 }),
     /^minLength is 5: it must be an integer from 0 up to 2$/,
   ],
+  "a maxLength that no memory holds": [
+    string({ minLength: 1e9, maxLength: 1e9 }),
+    /^maxLength is 1000000000: it must be an integer from 1 up to 10000000$/,
+  ],
+  "limits between which there is nothing": [
+    integer({ exclusiveMinimum: 5, maximum: 5 }),
+    /^exclusiveMinimum is 5: it must be a number below 5$/,
+  ],
   "a pattern as text": [
     string({ maxLength: 9, pattern: "^a" }),
     /^pattern is "\^a": it must be a regular expression/,
@@ -177,7 +199,7 @@ const properties: Readonly<Record<string, readonly [unknown, RegExp]>> = {
   ],
   "exclusiveMinimum above maximum": [
     number({ exclusiveMinimum: 5, maximum: 4 }),
-    /^exclusiveMinimum is 5: it must be a number up to 4$/,
+    /^exclusiveMinimum is 5: it must be a number below 4$/,
   ],
   "a fraction as bound of an integer": [
     integer({ minimum: 1.5 }),

@@ -45,7 +45,8 @@ function wordOf(name: string) {
       ...(renamed !== undefined && { renamed }),
     };
     properties.set(property, [...found, ...mistakesInDefault(property)]);
-    return property;
+    // To change it afterwards would change the check, not its description.
+    return Object.freeze(property);
   };
   return Object.defineProperty(named, "name", { value: name });
 }
@@ -104,10 +105,13 @@ const anything = rule("", () => true);
 
 const maxInteger = Number.MAX_SAFE_INTEGER;
 
+/** All records are in memory, and each is sent as a whole. */
+const maxCharacters = 10_000_000;
+
 function stringShape({ maxLength: maximum = maxInteger }): Shape {
   return {
     minLength: integer({ minimum: 0, maximum }),
-    maxLength: integer({ minimum: 1 }),
+    maxLength: integer({ minimum: 1, maximum: maxCharacters }),
     // Other flags would change what the pattern means in JSON Schema.
     pattern: rule(
       "a regular expression without flags other than u",
@@ -135,7 +139,11 @@ function mistakesInPattern(
 
 function boundsShape(of: typeof number, { maximum = maxInteger }): Shape {
   const lower = of({ maximum });
-  return { minimum: lower, exclusiveMinimum: lower, maximum: of() };
+  const below = rule(
+    `a number below ${maximum}`,
+    (value) => lower.check(value) === undefined && Number(value) < maximum,
+  );
+  return { minimum: lower, exclusiveMinimum: below, maximum: of() };
 }
 
 function mistakesInOptional(of: unknown, value: unknown): readonly string[] {

@@ -204,7 +204,9 @@ function collectionShape(
     ]),
     check: rule(
       "a function that is not async",
-      (value) => Object.prototype.toString.call(value) === "[object Function]",
+      (value) =>
+        Object.prototype.toString.call(value) === "[object Function]" &&
+        !/^class\b/.test(String(value)),
     ),
   };
 }

@@ -221,6 +221,7 @@ async function importFiles(
     return (part + byte / (sizes[part] || Infinity)) / sizes.length;
   });
   await worker.idle();
+  await worker.stop();
   endProgress();
   process.off("SIGINT", interrupt);
   return task();
