@@ -205,15 +205,15 @@ interface Settled {
 
 /** Throws if a reference leads to a record that the import has not created: it got the id of one that never came. */
 function requireOwn(
-  { collection: { parents }, store }: Records,
+  { collection, store }: Records,
   isOwn: IsOwn,
   open: readonly (readonly [name: string, id: number])[],
 ): void {
   const errors = open.flatMap(([name, id]) => {
-    const { target } = parents.find(({ property }) => property === name) ?? {};
+    const { target } = collection.visibleProperties.get(name) ?? {};
     const isOther = target && store.table(target.name).get(id) &&
       !isOwn(target.name, id);
-    return isOther ? [anotherRecord(name, id)] : [];
+    return isOther ? [anotherRecord(collection, name, id)] : [];
   });
   if (errors.length > 0) throw validationError(errors);
 }

@@ -26,7 +26,10 @@ import {
 } from "../../api/declaration/properties.ts";
 import type { Records } from "../../api/records/records.ts";
 import { type Body, fieldError } from "../../api/declaration/validation.ts";
-import type { NamedProperty } from "../../api/declaration/declaration.ts";
+import type {
+  Collection,
+  NamedProperty,
+} from "../../api/declaration/declaration.ts";
 
 /** A rejected line, as a task lists it. */
 type RejectedLine = {
@@ -303,7 +306,9 @@ function createRecord(
       const id = Number(document[property]);
       const isNew = id > (lastIds[name] ?? Infinity) && !(property in missing);
       const isOwn = id === document.id || isCreated(name, id);
-      if (isNew && !isOwn) errors.push(anotherRecord(property, id));
+      if (isNew && !isOwn) {
+        errors.push(anotherRecord(records.collection, property, id));
+      }
     }
     if (errors.length > 0) return { errors };
     const { id } = document;
@@ -330,10 +335,17 @@ export function provisionalTime(time: number): string {
   return formatTime(time + 1);
 }
 
-/** The error of a reference to a record that the import has not created: it got the id of one that never came. */
-export function anotherRecord(property: string, id: number): FieldError {
-  const reason = `is ${id}, which is another record`;
-  return fieldError(property, { code: "reference", reason });
+/** The error of a reference to a record that the import has not created: it got the id of one that never came. Of somebody's own record it does not tell that it exists. */
+export function anotherRecord(
+  { visibleProperties }: Collection,
+  name: string,
+  id: number,
+): FieldError {
+  const { expected, target } = visibleProperties.get(name) ?? {};
+  const reason = target?.owner === undefined
+    ? `is ${id}, which is another record`
+    : `is ${id}, which does not exist: it must be ${expected}`;
+  return fieldError(name, { code: "reference", reason });
 }
 
 /** Checks that an id was never used before: it must be higher than all used ids. */

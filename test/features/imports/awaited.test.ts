@@ -196,6 +196,42 @@ test("a record that somebody else creates meanwhile is none of the import, whate
   assert.ok(!ids("rings").includes(6000), "4000 never came");
 });
 
+test("an import does not tell whether somebody has a private record with an id", async (t) => {
+  const messages: (string | undefined)[] = [];
+  for (const exists of [true, false]) {
+    const app = await startLibrary({
+      declaration: apiOf([
+        collection({
+          name: "notes",
+          singular: "note",
+          private: true,
+          access: { read: "viewer", write: "viewer", delete: "viewer" },
+          properties: {
+            name: string({ maxLength: 20 }),
+            next_id: optional(reference("notes", { as: "previous" })),
+          },
+        }),
+      ]),
+    });
+    t.after(() => app.stop());
+    const { store } = app;
+    const token = await signInNew(app, { token: app.token, username: "ann" });
+    const raw = toLines([ring(1, 9000), ...Array(3000).fill({ name: "a" })]);
+    const { body } = await sendLines(app, "/v1/notes", { token, raw });
+    while (store.table("notes").size === 0) {
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    const note = { id: 9000, name: "b", next_id: null, owner_id: 1 };
+    if (exists) await store.commit([["put", "notes", note]], 1);
+    const task = await taskWhen(app, { url: body.url, token, until: ended });
+    assert.deepEqual([task.rejected, task.errors.length], [1, 1]);
+    messages.push(task.errors[0]?.errors[0]?.message);
+  }
+  const [first, second] = messages;
+  assert.match(first ?? "", /"next_id" is 9000, which does not exist: /);
+  assert.equal(first, second);
+});
+
 test("a rejected line with the id of another one changes nothing, however many were rejected before", async (t) => {
   const { store, ...app } = await startRings(t);
   const { token } = app;
