@@ -94,7 +94,7 @@ export async function startApplication(options: {
     now,
     log: options.log ?? (() => {}),
     tables: tablesOf(declaration, features),
-    ...features.find((each) => each.reserves)?.reserves?.(),
+    ...Object.assign({}, ...features.map((each) => each.storeOptions?.())),
     limits: options.queueBytes ? { maxQueueBytes: options.queueBytes } : {},
   });
   await store.settle(() =>

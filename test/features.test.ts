@@ -48,6 +48,7 @@ async function startRecorded(
 const traces: Readonly<
   Record<string, { readonly urls: string[]; readonly entries: string[] }>
 > = {
+  marker: { urls: [], entries: [] },
   reserves: { urls: [], entries: [] },
   "open-network": { urls: [], entries: [] },
   indexes: { urls: [], entries: [] },

@@ -7,7 +7,7 @@ import { resolve } from "node:path";
 import { Checkpoints, type StoreContext } from "./checkpoints.ts";
 import { closedError, errorText, StoreError } from "./error.ts";
 import type { FullDisk } from "./full-disk.ts";
-import { isNoSpaceError, type OpenFile } from "./log/files.ts";
+import { isNoSpaceError } from "./log/files.ts";
 import {
   makeFolder,
   type OpenLog,
@@ -15,19 +15,22 @@ import {
   storeFolder,
 } from "./log/folder.ts";
 import { acquireLock } from "./log/lock.ts";
-import { type MarkerWriter, openMarker, writeMarker } from "./log/marker.ts";
+import type { MarkerWriter } from "./log/marker.ts";
 import { LogWriter } from "./log/writer.ts";
-import type { TableDeclaration, TableOptions } from "./memory/table.ts";
 import { defaultLimits, type Logger, type StoreLimits } from "./options.ts";
 import type { Pending } from "./queue.ts";
 import { createStore, reopenLog } from "./recovery/reopen.ts";
-import { type FolderScan, scanFolder } from "./recovery/scan.ts";
+import {
+  type FolderScan,
+  type FolderScanOptions,
+  scanFolder,
+} from "./recovery/scan.ts";
 import { type LogPosition, Store } from "./transactions.ts";
 
 /** How to open a store. */
-export interface StoreOptions extends TableOptions, Partial<StoreFolder> {
+export interface StoreOptions
+  extends Omit<FolderScanOptions, "files">, Partial<StoreFolder> {
   readonly folder: string;
-  readonly tables: readonly TableDeclaration[];
   readonly log?: Logger;
   readonly limits?: Partial<StoreLimits>;
   /** Makes deletes possible on a full disk; nothing does by default. */
@@ -49,13 +52,12 @@ export async function openStore(options: StoreOptions): Promise<Store> {
 }
 
 async function openLocked(options: StoreOptions): Promise<Store> {
-  const { log = () => {}, memory } = options;
+  const { log = () => {}, marker, memory } = options;
   const folder = storeFolder(options);
   const { folder: path, files } = folder;
   const limits = { ...defaultLimits, ...options.limits };
   await makeFolder(files, path);
   const release = await acquireLock(folder);
-  let marker: OpenFile | undefined;
   try {
     const scanOptions = { ...options, files };
     let scan = await scanFolder(path, scanOptions);
@@ -70,14 +72,19 @@ async function openLocked(options: StoreOptions): Promise<Store> {
     }
     if (scan.refusal !== undefined) throw scan.refusal;
     memory?.requireFit(path);
-    marker = await openMarker(files, path);
     const closing = new AbortController();
     const context = { folder, limits, log, scan, closing };
+    const markerWriter = await marker?.openMarker(context);
     const fullDisk = options.fullDisk && new options.fullDisk(context);
     const openLog = await (fullDisk?.open() ?? reopenLog(folder, scan));
-    return new FileStore({ ...context, openLog, marker, fullDisk, release });
+    return new FileStore({
+      ...context,
+      openLog,
+      marker: markerWriter,
+      fullDisk,
+      release,
+    });
   } catch (error) {
-    await marker?.close();
     memory?.close();
     await release();
     throw error;
@@ -112,7 +119,7 @@ function noticesOf(
 /** The results of startup, for a new {@linkcode Store}. */
 interface StoreParts extends StoreContext {
   readonly openLog: OpenLog;
-  readonly marker: OpenFile;
+  readonly marker: MarkerWriter | undefined;
   readonly fullDisk: FullDisk | undefined;
   /** Releases the lock of the folder. */
   readonly release: () => Promise<void>;
@@ -123,7 +130,6 @@ class FileStore extends Store {
   readonly notices: readonly string[];
   readonly #parts: StoreParts;
   readonly #writer: LogWriter;
-  readonly #marker: MarkerWriter;
   readonly #checkpoints: Checkpoints;
 
   constructor(parts: StoreParts) {
@@ -140,13 +146,6 @@ class FileStore extends Store {
       beforeWrite: () => fullDisk?.beforeWrite(),
       onAdvance: (syncMs) => this.#onAdvance(syncMs),
       onRollback: (error) => this.#onRollback(error),
-    });
-    this.#marker = writeMarker(parts.marker, {
-      store: scan.storeId,
-      turn: scan.marker?.turn ?? 0,
-      delayMs: limits.markerDelayMs,
-      writer: this.#writer,
-      log,
     });
     this.#checkpoints = new Checkpoints(parts, this.#writer);
     fullDisk?.start(this.#checkpoints, this.#writer);
@@ -184,7 +183,7 @@ class FileStore extends Store {
 
   #onAdvance(syncMs: number): void {
     this.notify(syncMs);
-    this.#marker.touch();
+    this.#parts.marker?.touch(this.#writer);
     if (!this.isDiskFull) this.#checkpoints.runIfDue();
   }
 
@@ -194,13 +193,14 @@ class FileStore extends Store {
   }
 
   protected async release(): Promise<void> {
+    const { closing, marker, release } = this.#parts;
     try {
-      this.#parts.closing.abort();
+      closing.abort();
       await this.#checkpoints.close();
       await this.fullDisk?.close();
-      await this.#marker.close(await this.#writer.close());
+      await this.#writer.close(() => marker?.close(this.#writer));
     } finally {
-      await this.#parts.release();
+      await release();
     }
   }
 }

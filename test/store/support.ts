@@ -12,6 +12,7 @@ import {
   type Table,
 } from "../../src/store/store.ts";
 import { FullDisk } from "../../src/store/full-disk.ts";
+import * as marker from "../../src/store/log/marker.ts";
 import { removeFolder, temporaryFolder } from "../harness.ts";
 
 /** The tables that most tests use. */
@@ -51,6 +52,7 @@ export async function openFor(
     folder,
     tables,
     fullDisk: FullDisk,
+    marker,
     ...options,
   });
   opened.set(test, [...opened.get(test) ?? [], store]);
@@ -83,7 +85,7 @@ export async function restore(
 
 /** Fills a new store: `count` zoos, one transaction each, closed cleanly. */
 export async function fill(folder: string, count: number): Promise<void> {
-  const store = await openStore({ folder, tables });
+  const store = await openStore({ folder, tables, marker });
   for (let id = 1; id <= count; id++) {
     await store.commit([["put", "zoos", { id, name: `Zoo ${id}` }]], 1);
   }

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import * as marker from "../../src/store/log/marker.ts";
 import { FullDisk } from "../../src/store/full-disk.ts";
 import { Buffer } from "node:buffer";
 import { mkdir, readFile, rm, stat, writeFile } from "node:fs/promises";
@@ -63,7 +64,7 @@ test("the zeros of a killed process are not damage, and are gone after the next 
 test("a log is copied although the marker says that the stop was clean, if zeros follow its end", async (t) => {
   const folder = await folderFor(t);
   const disk = new Disk({ folder });
-  const store = await openStore({ folder, files: disk, tables });
+  const store = await openStore({ folder, files: disk, tables, marker });
   await put(store, 1);
   await store.close();
   // Only zeros of the first write after that stop reached the disk.
@@ -71,7 +72,7 @@ test("a log is copied although the marker says that the stop was clean, if zeros
   const whole = files.get("wal-1.jsonl") ?? Buffer.alloc(0);
   files.set("wal-1.jsonl", Buffer.concat([whole, Buffer.alloc(4096)]));
   const next = Disk.of(folder, files);
-  const again = await openStore({ folder, files: next, tables });
+  const again = await openStore({ folder, files: next, tables, marker });
   assert.ok(next.trace.some((step) => step.includes("rename wal-1.jsonl.tmp")));
   assert.deepEqual(next.contents().get("wal-1.jsonl"), whole);
   await again.close();

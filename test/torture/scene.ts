@@ -9,6 +9,7 @@
 
 import type { Buffer } from "node:buffer";
 import { FullDisk } from "../../src/store/full-disk.ts";
+import * as marker from "../../src/store/log/marker.ts";
 import { createHash } from "node:crypto";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -127,6 +128,7 @@ export class Scene {
       now,
       random,
       fullDisk: FullDisk,
+      marker,
     };
   }
 

@@ -10,6 +10,7 @@
 import { openSync, readFileSync, writeSync } from "node:fs";
 import process from "node:process";
 import { FullDisk } from "../../src/store/full-disk.ts";
+import * as marker from "../../src/store/log/marker.ts";
 import { openStore, realFiles } from "../../src/store/store.ts";
 import { defects } from "./defects.ts";
 import { type History, historyOf, look, write } from "./oracle.ts";
@@ -29,6 +30,7 @@ const store = await openStore({
   folder,
   tables,
   fullDisk: FullDisk,
+  marker,
   files: defects[defect]?.files?.(realFiles) ?? realFiles,
   limits: {
     minLogBytes: 100_000,

@@ -1,7 +1,9 @@
 /**
  * The marker: how much of the log was known to be on the disk, and whether the
  * last stop was clean. Startup does not need it, but can use it to prove that
- * the end of the log was lost, and to see that the log need not be copied.
+ * the end of the log was lost, and to see that the log need not be copied. The
+ * feature marker and the commands have it; a store that is opened without it
+ * leaves it as it is.
  *
  * The file has two slots of 512 bytes, written in turn. Each is one line of
  * JSON that fits in a sector: a torn write leaves the other slot as it was.
@@ -10,15 +12,17 @@
 import { join } from "node:path";
 import { performance } from "node:perf_hooks";
 import { errorText } from "../error.ts";
-import type { Logger } from "../options.ts";
+import type { Logger, StoreLimits } from "../options.ts";
+import { cutZeros } from "./append.ts";
 import {
   type FileSystem,
-  type OpenFile,
   readSmallFile,
+  withFile,
   writeAll,
   writeSmallFile,
 } from "./files.ts";
-import { checkLine, encodeLine } from "./format.ts";
+import type { StoreFolder } from "./folder.ts";
+import { checkLine, encodeLine, type LogScan } from "./format.ts";
 import type { LogWriter } from "./writer.ts";
 
 /** The contents of a slot. */
@@ -36,12 +40,12 @@ export interface DurabilityMarker {
 }
 
 const slotBytes = 512;
+const fileName = "mark";
 /**
  * For up to this many delays, each write to the log postpones the marker, which
  * wears the disk as much as a record does.
  */
 const maxDelays = 3;
-const fileName = "mark";
 
 /** Returns the newer of the two slots, if one of them can be read. */
 export async function readMarker(
@@ -49,7 +53,9 @@ export async function readMarker(
   folder: string,
 ): Promise<DurabilityMarker | undefined> {
   // An unreadable marker proves nothing, and is not needed.
-  const bytes = await readSmallFile(files, folder, fileName).catch(() => {});
+  const bytes = await readSmallFile(files, folder, fileName).catch(
+    () => {},
+  );
   const markers = [0, slotBytes].flatMap((start): DurabilityMarker[] => {
     const line = bytes?.subarray(start, start + slotBytes - 1);
     return line && checkLine(line) ? [JSON.parse(line.toString())] : [];
@@ -57,56 +63,73 @@ export async function readMarker(
   return markers.sort((one, other) => other.turn - one.turn)[0];
 }
 
+/** A folder that was read: its last log, and the marker beside it. */
+interface MarkedLog {
+  readonly fileNames: readonly string[];
+  readonly storeId: string;
+  readonly generation: number;
+  readonly seq: number;
+  readonly log: LogScan;
+  readonly marker: DurabilityMarker | undefined;
+}
+
+/** Returns whether the last stop left the whole log on the disk. */
+export function isClean(
+  { log, marker, storeId, generation, seq }: MarkedLog,
+): boolean {
+  return marker?.clean === true && marker.store === storeId &&
+    marker.generation === generation && marker.seq === seq &&
+    marker.offset === log.end && marker.offset === log.size && !log.isPadded;
+}
+
+export type MarkerWriter = Awaited<ReturnType<typeof openMarker>>;
+
 /**
- * Opens the marker for writing. A new one gets the space of both slots, so that
- * a stop on a full disk can be clean too.
+ * Prepares the marker for writing; a failure to write it is logged and does no
+ * harm. A new one gets the space of both slots, so that a stop on a full disk
+ * can be clean too.
  */
 export async function openMarker(
-  files: FileSystem,
-  folder: string,
-): Promise<OpenFile> {
+  { folder: { files, folder }, limits: { markerDelayMs }, log, scan }: {
+    readonly folder: StoreFolder;
+    readonly limits: StoreLimits;
+    readonly log: Logger;
+    readonly scan: MarkedLog;
+  },
+) {
   const path = join(folder, fileName);
-  if (!(await files.list(folder)).includes(fileName)) {
+  if (!scan.fileNames.includes(fileName)) {
     await writeSmallFile(files, path, " ".repeat(2 * slotBytes));
   }
-  return await files.open(path, "write");
-}
-
-/** The content of the marker, and how late it may be written. */
-interface MarkerOptions {
-  readonly store: string;
-  /** The turn of the last marker. */
-  readonly turn: number;
-  /** How long after the last change it is written. */
-  readonly delayMs: number;
-  /** The writer of the log that the marker describes. */
-  readonly writer: LogWriter;
-  readonly log: Logger;
-}
-
-export type MarkerWriter = ReturnType<typeof writeMarker>;
-
-/** Updates the marker after writes; a failure is logged and does no harm. */
-export function writeMarker(
-  file: OpenFile,
-  { store, turn, delayMs, writer, log }: MarkerOptions,
-) {
+  // Something else, such as a link, is refused now.
+  await withFile(files, path, (file) => file.stat(), "write");
+  let turn = scan.marker?.turn ?? 0;
   let timer: NodeJS.Timeout | undefined;
   let touchedAt = 0;
   let writing = Promise.resolve();
 
-  async function write(clean: boolean): Promise<void> {
+  async function write(writer: LogWriter, clean: boolean): Promise<void> {
     turn++;
     const { queue: { durableSeq: seq }, log: { generation, offset } } = writer;
+    const store = scan.storeId;
     const marker = { store, turn, generation, seq, offset, clean };
     // 18 bytes of CRC come before it and a newline after it.
     const text = JSON.stringify(marker).slice(1).padEnd(slotBytes - 19);
     try {
-      await writeAll(file, encodeLine(text), turn % 2 * slotBytes);
-      await file.datasync();
+      await withFile(files, path, async (file) => {
+        await writeAll(file, encodeLine(text), turn % 2 * slotBytes);
+        await file.datasync();
+      }, "write");
     } catch (error) {
       log("error", `Cannot write the marker: ${errorText(error)}`);
     }
+  }
+
+  /** Cuts off what was written ahead; returns whether all of the log, and nothing else, is on the disk. */
+  async function finish({ fault, log }: LogWriter): Promise<boolean> {
+    if (fault !== undefined) return false;
+    if (log.size === log.offset) return true;
+    return await cutZeros(log).then(() => true, () => false);
   }
 
   return {
@@ -114,24 +137,23 @@ export function writeMarker(
      * Schedules a write after more of the log became durable: soon, but seldom
      * under load, when each line proves that those before it are on the disk.
      */
-    touch(): void {
+    touch(writer: LogWriter): void {
       const now = performance.now();
       if (timer !== undefined) {
-        if (now - touchedAt < maxDelays * delayMs) timer.refresh();
+        if (now - touchedAt < maxDelays * markerDelayMs) timer.refresh();
         return;
       }
       touchedAt = now;
       timer = setTimeout(() => {
         timer = undefined;
-        writing = writing.then(() => write(false));
-      }, delayMs).unref();
+        writing = writing.then(() => write(writer, false));
+      }, markerDelayMs).unref();
     },
-    /** Writes the marker a last time and closes the file. */
-    async close(clean: boolean): Promise<void> {
+    /** Writes the marker a last time, before an idle log is closed. */
+    async close(writer: LogWriter): Promise<void> {
       clearTimeout(timer);
       await writing;
-      await write(clean);
-      await file.close();
+      await write(writer, await finish(writer));
     },
   };
 }

@@ -95,18 +95,11 @@ export class LogWriter {
     });
   }
 
-  /** Closes the log once nothing is being written; returns whether all of it, and nothing else, is on the disk. */
-  async close(): Promise<boolean> {
+  /** Closes the log once nothing is being written, and what is to be done before that is done. */
+  async close(finish: () => Promise<void> | undefined): Promise<void> {
     while (this.#running !== undefined) await this.#running;
-    const { log, fault } = this;
-    try {
-      if (fault === undefined && log.size > log.offset) await cutZeros(log);
-      return fault === undefined;
-    } catch {
-      return false;
-    } finally {
-      await log.file.close().catch(() => {});
-    }
+    await finish();
+    await this.log.file.close().catch(() => {}); // all of it is on the disk
   }
 
   #start(): void {

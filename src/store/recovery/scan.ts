@@ -31,7 +31,7 @@ import {
   scanLog,
   unknown,
 } from "../log/format.ts";
-import { type DurabilityMarker, readMarker } from "../log/marker.ts";
+import type { DurabilityMarker } from "../log/marker.ts";
 import type { Document } from "../memory/row.ts";
 import {
   applyMutation,
@@ -84,6 +84,8 @@ export class FolderScan {
 export interface FolderScanOptions extends TableOptions {
   readonly files: FileSystem;
   readonly tables: readonly TableDeclaration[];
+  /** Reads and writes the marker; without it, nothing does. */
+  readonly marker?: typeof import("../log/marker.ts");
   /** Receives each transaction before it is applied, from the oldest snapshot on. */
   readonly onTransaction?: (line: LogLine, tables: Tables) => void;
   /** Reads a file, if not as usual. */
@@ -99,11 +101,10 @@ export async function scanFolder(
   const fileNames = scan.fileNames = await options.files.list(folder);
   const generations = fileNames.map((name) => generationOf(name) ?? 0);
   scan.generation = Math.max(0, ...generations);
-  scan.marker = await readMarker(options.files, folder);
-  const isMarked = (scan.marker?.seq ?? 0) > 0;
-  scan.exists = scan.generation > 0 || isMarked ||
-    fileNames.includes(names.meta);
-  scan.refusal = await refusalOf(readMeta(scan, isMarked));
+  scan.marker = await options.marker?.readMarker(options.files, folder);
+  scan.exists = scan.generation > 0 || fileNames.includes(names.meta) ||
+    (scan.marker?.seq ?? 0) > 0;
+  scan.refusal = await refusalOf(readMeta(scan));
   if (!scan.exists || scan.refusal?.code === "format") return scan;
   const refusal = await readNewestState(scan);
   scan.refusal ??= refusal;
@@ -111,14 +112,14 @@ export async function scanFolder(
 }
 
 /** Reads `meta.json`, which marks a store as completely created or repaired. */
-async function readMeta(scan: FolderScan, isMarked: boolean): Promise<void> {
+async function readMeta(scan: FolderScan): Promise<void> {
   const { folder, options } = scan;
   const { meta } = names;
   const bytes = await readSmallFile(options.files, folder, meta)
     .catch((error) => refuseUnreadable(scan, meta, error));
   if (bytes === undefined) {
     // Only the first log is created before it.
-    if (isMarked || scan.generation > 1) {
+    if (scan.generation > 1 || scan.marker?.seq) {
       refuse(scan, wholeFile(meta, "it is missing"));
     }
     return;
