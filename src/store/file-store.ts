@@ -147,8 +147,8 @@ class FileStore extends Store {
       onAdvance: (syncMs) => this.#onAdvance(syncMs),
       onRollback: (error) => this.#onRollback(error),
     });
-    this.#checkpoints = new Checkpoints(parts, this.#writer);
-    fullDisk?.start(this.#checkpoints, this.#writer);
+    this.#checkpoints = new Checkpoints(parts, this.#writer, fullDisk);
+    fullDisk?.start(this.#writer, () => this.checkpoint());
     if (scan.faults.length > 0) this.checkpoint().catch(() => {});
   }
 
@@ -173,7 +173,6 @@ class FileStore extends Store {
     }
     this.fullDisk?.admit(pending);
     this.queue.add(pending);
-    this.#checkpoints.count(pending);
     this.#writer.wake();
   }
 
