@@ -49,6 +49,7 @@ const traces: Readonly<
   Record<string, { readonly urls: string[]; readonly entries: string[] }>
 > = {
   marker: { urls: [], entries: [] },
+  "fast-writes": { urls: [], entries: [] },
   reserves: { urls: [], entries: [] },
   "open-network": { urls: [], entries: [] },
   indexes: { urls: [], entries: [] },

@@ -7,6 +7,7 @@ import { resolve } from "node:path";
 import { Checkpoints, type StoreContext } from "./checkpoints.ts";
 import { closedError, errorText, StoreError } from "./error.ts";
 import type { FullDisk } from "./full-disk.ts";
+import type { FastWrites } from "./log/fast-writes.ts";
 import { isNoSpaceError } from "./log/files.ts";
 import {
   makeFolder,
@@ -35,6 +36,8 @@ export interface StoreOptions
   readonly limits?: Partial<StoreLimits>;
   /** Makes deletes possible on a full disk; nothing does by default. */
   readonly fullDisk?: typeof FullDisk;
+  /** Makes writes faster; nothing does by default. */
+  readonly fastWrites?: FastWrites | undefined;
 }
 
 /** Opens the store in a folder; creates both if they do not exist. */
@@ -52,7 +55,7 @@ export async function openStore(options: StoreOptions): Promise<Store> {
 }
 
 async function openLocked(options: StoreOptions): Promise<Store> {
-  const { log = () => {}, marker, memory } = options;
+  const { fastWrites, log = () => {}, marker, memory } = options;
   const folder = storeFolder(options);
   const { folder: path, files } = folder;
   const limits = { ...defaultLimits, ...options.limits };
@@ -80,6 +83,7 @@ async function openLocked(options: StoreOptions): Promise<Store> {
     return new FileStore({
       ...context,
       openLog,
+      fastWrites,
       marker: markerWriter,
       fullDisk,
       release,
@@ -119,6 +123,7 @@ function noticesOf(
 /** The results of startup, for a new {@linkcode Store}. */
 interface StoreParts extends StoreContext {
   readonly openLog: OpenLog;
+  readonly fastWrites: FastWrites | undefined;
   readonly marker: MarkerWriter | undefined;
   readonly fullDisk: FullDisk | undefined;
   /** Releases the lock of the folder. */
@@ -133,7 +138,7 @@ class FileStore extends Store {
   readonly #checkpoints: Checkpoints;
 
   constructor(parts: StoreParts) {
-    const { folder, limits, log, scan, fullDisk } = parts;
+    const { folder, limits, log, scan, fastWrites, fullDisk } = parts;
     const { options: { memory } } = scan;
     const { maxQueueBytes } = limits;
     super(folder, { ...scan, memory, fullDisk, maxQueueBytes });
@@ -143,6 +148,7 @@ class FileStore extends Store {
     this.#writer = new LogWriter(parts.openLog, this.queue, {
       folder,
       limits,
+      fastWrites,
       beforeWrite: () => fullDisk?.beforeWrite(),
       onAdvance: (syncMs) => this.#onAdvance(syncMs),
       onRollback: (error) => this.#onRollback(error),

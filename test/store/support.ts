@@ -12,6 +12,7 @@ import {
   type Table,
 } from "../../src/store/store.ts";
 import { FullDisk } from "../../src/store/full-disk.ts";
+import { FastWrites } from "../../src/store/log/fast-writes.ts";
 import * as marker from "../../src/store/log/marker.ts";
 import { removeFolder, temporaryFolder } from "../harness.ts";
 
@@ -53,6 +54,7 @@ export async function openFor(
     tables,
     fullDisk: FullDisk,
     marker,
+    fastWrites: new FastWrites(),
     ...options,
   });
   opened.set(test, [...opened.get(test) ?? [], store]);

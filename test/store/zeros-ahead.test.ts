@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { FastWrites } from "../../src/store/log/fast-writes.ts";
 import * as marker from "../../src/store/log/marker.ts";
 import { FullDisk } from "../../src/store/full-disk.ts";
 import { Buffer } from "node:buffer";
@@ -153,8 +154,9 @@ test("on a nearly full disk no write is refused because of zeros", async (t) => 
   const disk = new Disk({ folder });
   const limits = { reserveBytes: 0, maxBatchBytes: 1000 };
   const fullDisk = FullDisk;
-  const options = { folder, files: disk, tables, limits, fullDisk };
-  const store = await openStore(options);
+  const fastWrites = new FastWrites();
+  const options = { files: disk, tables, limits, fullDisk, fastWrites };
+  const store = await openStore({ ...options, folder });
   for (let id = 1; id <= 100; id++) await put(store, id, "x".repeat(500));
   const used = () =>
     [...disk.contents().values()]

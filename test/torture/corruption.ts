@@ -9,6 +9,7 @@
 import { Buffer } from "node:buffer";
 import { readStore } from "../../src/cli/read.ts";
 import { repairStore } from "../../src/cli/repair.ts";
+import { FastWrites } from "../../src/store/log/fast-writes.ts";
 import * as marker from "../../src/store/log/marker.ts";
 import { openStore, type Store, StoreError } from "../../src/store/store.ts";
 import { Disk } from "./disk.ts";
@@ -45,7 +46,8 @@ const limits = { reserveBytes: 0 };
  */
 export async function makeSpecimens(folder: string): Promise<Specimen[]> {
   const disk = new Disk({ folder });
-  const options = { folder, files: disk, tables, limits, marker };
+  const fastWrites = new FastWrites(); // for zeros after the last line
+  const options = { folder, files: disk, tables, limits, marker, fastWrites };
   let store = await openStore(options);
   const states = [stateOf(store)];
   const step = async (key: number, version: number) => {

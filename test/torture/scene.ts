@@ -9,6 +9,7 @@
 
 import type { Buffer } from "node:buffer";
 import { FullDisk } from "../../src/store/full-disk.ts";
+import { FastWrites } from "../../src/store/log/fast-writes.ts";
 import * as marker from "../../src/store/log/marker.ts";
 import { createHash } from "node:crypto";
 import { mkdir, writeFile } from "node:fs/promises";
@@ -129,6 +130,7 @@ export class Scene {
       random,
       fullDisk: FullDisk,
       marker,
+      fastWrites: new FastWrites(),
     };
   }
 

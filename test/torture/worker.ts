@@ -10,8 +10,9 @@
 import { openSync, readFileSync, writeSync } from "node:fs";
 import process from "node:process";
 import { FullDisk } from "../../src/store/full-disk.ts";
+import { fastFiles, FastWrites } from "../../src/store/log/fast-writes.ts";
 import * as marker from "../../src/store/log/marker.ts";
-import { openStore, realFiles } from "../../src/store/store.ts";
+import { openStore } from "../../src/store/store.ts";
 import { defects } from "./defects.ts";
 import { type History, historyOf, look, write } from "./oracle.ts";
 import { tables } from "./scene.ts";
@@ -31,7 +32,8 @@ const store = await openStore({
   tables,
   fullDisk: FullDisk,
   marker,
-  files: defects[defect]?.files?.(realFiles) ?? realFiles,
+  fastWrites: new FastWrites(),
+  files: defects[defect]?.files?.(fastFiles) ?? fastFiles,
   limits: {
     minLogBytes: 100_000,
     reserveBytes: 100_000,
