@@ -26,7 +26,7 @@ import {
   type FolderScanOptions,
   scanFolder,
 } from "./recovery/scan.ts";
-import { type LogPosition, Store } from "./transactions.ts";
+import { Store } from "./transactions.ts";
 
 /** How to open a store. */
 export interface StoreOptions
@@ -55,7 +55,7 @@ export async function openStore(options: StoreOptions): Promise<Store> {
 }
 
 async function openLocked(options: StoreOptions): Promise<Store> {
-  const { fastWrites, log = () => {}, marker, memory } = options;
+  const { fastWrites, log = () => {}, memory } = options;
   const folder = storeFolder(options);
   const { folder: path, files } = folder;
   const limits = { ...defaultLimits, ...options.limits };
@@ -77,16 +77,14 @@ async function openLocked(options: StoreOptions): Promise<Store> {
     memory?.requireFit(path);
     const closing = new AbortController();
     const context = { folder, limits, log, scan, closing };
-    const markerWriter = await marker?.openMarker(context);
     const fullDisk = options.fullDisk && new options.fullDisk(context);
-    const openLog = await (fullDisk?.open() ?? reopenLog(folder, scan));
     return new FileStore({
       ...context,
-      openLog,
       fastWrites,
-      marker: markerWriter,
       fullDisk,
       release,
+      marker: await options.marker?.openMarker(context),
+      openLog: await (fullDisk?.open() ?? reopenLog(folder, scan)),
     });
   } catch (error) {
     memory?.close();
@@ -138,17 +136,14 @@ class FileStore extends Store {
   readonly #checkpoints: Checkpoints;
 
   constructor(parts: StoreParts) {
-    const { folder, limits, log, scan, fastWrites, fullDisk } = parts;
+    const { folder, limits: { maxQueueBytes }, log, scan, fullDisk } = parts;
     const { options: { memory } } = scan;
-    const { maxQueueBytes } = limits;
     super(folder, { ...scan, memory, fullDisk, maxQueueBytes });
     this.#parts = parts;
     this.notices = noticesOf(scan);
     for (const notice of this.notices) log("error", notice);
     this.#writer = new LogWriter(parts.openLog, this.queue, {
-      folder,
-      limits,
-      fastWrites,
+      ...parts,
       beforeWrite: () => fullDisk?.beforeWrite(),
       onAdvance: (syncMs) => this.#onAdvance(syncMs),
       onRollback: (error) => this.#onRollback(error),
@@ -162,9 +157,8 @@ class FileStore extends Store {
     return this.#writer.fault === undefined;
   }
 
-  get position(): LogPosition {
-    const { generation, seed, offset } = this.#writer.log;
-    return { generation, seed, offset, seq: this.durableSeq };
+  get log(): OpenLog {
+    return this.#writer.log;
   }
 
   protected accept(pending: Pending): void {
@@ -189,7 +183,7 @@ class FileStore extends Store {
   #onAdvance(syncMs: number): void {
     this.notify(syncMs);
     this.#parts.marker?.touch(this.#writer);
-    if (!this.isDiskFull) this.#checkpoints.runIfDue();
+    if (!this.fullDisk?.isFull) this.#checkpoints.runIfDue();
   }
 
   #onRollback(error: StoreError): void {

@@ -100,7 +100,7 @@ test("zeros may follow only the seal of the last log", async (t) => {
   const opened = await openFor(t, alone);
   assert.equal(opened.seq, 1);
   assert.deepEqual(opened.notices, []);
-  assert.equal(opened.position.generation, 2);
+  assert.equal(opened.log.generation, 2);
   await writeFile(join(folder, "wal-1.jsonl"), padded);
   await rm(join(folder, "snapshot-2.jsonl"));
   await assert.rejects(openFor(t, folder), /wal-1\.jsonl is damaged/);
@@ -163,13 +163,13 @@ test("on a nearly full disk no write is refused because of zeros", async (t) => 
       .reduce((sum, { length }) => sum + length, 0);
   disk.capacity = used() + 40_000;
   let id = 100;
-  while (!store.isDiskFull) {
+  while (!store.fullDisk?.isFull) {
     await put(store, ++id, "x".repeat(500)).catch(() => {});
   }
   // Less than a block is left, and it is in use: it holds the last lines.
-  const { position } = store;
+  const { log } = store;
   assert.ok(disk.capacity - used() < 4096 + 700, `${disk.capacity - used()}`);
-  assert.equal(disk.contents().get("wal-1.jsonl")?.length, position.offset);
+  assert.equal(disk.contents().get("wal-1.jsonl")?.length, log.offset);
   assert.equal(store.table("zoos").size, id - 1);
   await store.close();
 });
