@@ -161,29 +161,16 @@ async function readState(scan: FolderScan, base: number): Promise<void> {
   scan.tornWrite = undefined;
   if (base > 0) await readPart(scan, names.snapshot(base));
   let generation = Math.max(base, 1);
-  let end: number;
   do {
-    ({ end } = await readPart(scan, names.log(generation)));
+    await readPart(scan, names.log(generation));
   } while (generation++ < scan.generation);
-  const acknowledged = markedSeq(scan);
-  if (acknowledged > scan.seq) {
-    refuse(
-      scan,
-      wholeFile(
-        names.log(scan.generation),
-        `it ends at sequence ${scan.seq}, but the marker proves that ` +
-          `${acknowledged} was acknowledged`,
-        end,
-      ),
-    );
-  }
 }
 
 /** Reads a snapshot or log into the tables, by the rules at the head of this file. */
-async function readPart(scan: FolderScan, name: string): Promise<LogScan> {
+async function readPart(scan: FolderScan, name: string): Promise<void> {
   const { options, tables } = scan;
   const log = await readFile(scan, name, applyTo(tables, name, options));
-  const { header, faults: [fault] } = log;
+  const { header, faults: [fault], seq } = log;
   const isSnapshot = name.startsWith("snapshot-");
   scan.storeId ||= header?.store ?? "";
   if (
@@ -191,26 +178,29 @@ async function readPart(scan: FolderScan, name: string): Promise<LogScan> {
     header.generation !== generationOf(name) ||
     !isSnapshot && header.seq !== scan.seq
   ) {
-    return refuse(
-      scan,
-      fault ??
-        wholeFile(name, "its header does not continue the file before it"),
-    );
+    const message = "its header does not continue the file before it";
+    return refuse(scan, fault ?? wholeFile(name, message));
   }
-  scan.seq = log.seq;
+  scan.seq = seq;
   if (isSnapshot) scan.baseBytes = log.size;
   else scan.log = log;
   restoreCounters(tables, header);
-  if (fault === undefined) return log;
-  const durable = Math.max(log.provenSeq, markedSeq(scan));
-  const isEnd = name === names.log(scan.generation) && !log.isSealed;
-  if (isEnd && log.isTorn && durable <= log.seq) {
-    scan.tornWrite = fault;
-  } else {
+  const isLast = name === names.log(scan.generation);
+  const marked = markedSeq(scan);
+  if (fault !== undefined) {
+    const isLost = Math.max(log.provenSeq, marked) > seq;
+    if (isLast && !log.isSealed && log.isTorn && !isLost) {
+      scan.tornWrite = fault;
+      return;
+    }
     scan.faults.push(...log.faults);
     refuse(scan, fault);
   }
-  return log;
+  if (isLast && marked > seq) {
+    const message = `it ends at sequence ${seq}, but the marker proves that ` +
+      `${marked} was acknowledged`;
+    refuse(scan, wholeFile(name, message, log.end));
+  }
 }
 
 /** Reads a snapshot or log. All but the last log must end with a seal. */
