@@ -21,6 +21,7 @@ import type { LogWriter } from "./log/writer.ts";
 import { countRecords } from "./memory/table.ts";
 import type { Pending } from "./queue.ts";
 import { reopenLog } from "./recovery/reopen.ts";
+import type { FolderScan } from "./recovery/scan.ts";
 
 /**
  * Keeps space on the disk.
@@ -47,16 +48,7 @@ export class FullDisk {
   readonly #path: string;
   #writer: LogWriter | undefined;
   #checkpoint: () => Promise<void> = () => Promise.resolve();
-  /**
-   * The size and number of the documents in the files at startup or the last
-   * snapshot, and of those written since: their average predicts the size of the
-   * next snapshot.
-   */
-  #writtenBytes = 0;
-  #writtenCount = 0;
-  /** The generation of the last snapshot, and the number of records in the next. */
-  #baseGeneration = 0;
-  #nextCount = 0;
+  readonly #forecast: Forecast;
   /** The last sequence number when a checkpoint was to free space. */
   #checkpointSeq = -1;
   #lastOperation: Promise<unknown> = Promise.resolve();
@@ -64,6 +56,7 @@ export class FullDisk {
 
   constructor(context: StoreContext) {
     this.#context = context;
+    this.#forecast = new Forecast(context.scan);
     this.#path = join(context.folder.folder, "reserve");
   }
 
@@ -104,28 +97,20 @@ export class FullDisk {
     if (this.isFull && puts > 0 && !allowWhenFull) {
       throw new StoreError("disk-full", "The disk is full");
     }
-    this.#writtenBytes += text.length;
-    this.#writtenCount += puts;
+    this.#forecast.add(text.length, puts);
   }
 
   /** The expected size of a snapshot. */
   get expectedBytes(): number {
-    const { scan } = this.#context;
-    if (scan.baseGeneration !== this.#baseGeneration) {
-      this.#baseGeneration = scan.baseGeneration;
-      this.#writtenBytes = scan.baseBytes;
-      this.#writtenCount = this.#nextCount;
-    }
-    const average = this.#writtenBytes / Math.max(1, this.#writtenCount);
-    return Math.round(average * countRecords(scan.tables));
+    return this.#forecast.bytes;
   }
 
   /** Throws if there is no space for a snapshot. */
   async requireSpace(): Promise<void> {
-    const { folder: { files, folder }, scan } = this.#context;
+    const { files, folder } = this.#context.folder;
     const free = await files.free(folder);
     const needed = Math.ceil(this.expectedBytes * 1.1) + 4096;
-    this.#nextCount = countRecords(scan.tables);
+    this.#forecast.begin();
     if (free >= needed) return;
     throw new StoreError(
       "disk-full",
@@ -177,12 +162,8 @@ export class FullDisk {
 
   /** Begins to watch an open store. */
   start(writer: LogWriter, checkpoint: () => Promise<void>): void {
-    const { scan } = this.#context;
     this.#writer = writer;
     this.#checkpoint = checkpoint;
-    this.#baseGeneration = scan.baseGeneration;
-    this.#writtenBytes = scan.baseBytes + writer.log.offset;
-    this.#writtenCount = countRecords(scan.tables);
     if (this.isFull) this.enterFullMode();
   }
 
@@ -252,6 +233,47 @@ export class FullDisk {
   /** Waits for the attempt to recover, which ends once the store closes. */
   async close(): Promise<void> {
     await this.#recovery;
+  }
+}
+
+/**
+ * Predicts the size of the next snapshot from the average size of the documents
+ * in the files at startup or in the last snapshot, and of those written since.
+ */
+class Forecast {
+  readonly #scan: FolderScan;
+  #writtenBytes: number;
+  #writtenCount: number;
+  /** The generation of the last snapshot, and the number of records in the next. */
+  #baseGeneration: number;
+  #nextCount = 0;
+
+  constructor(scan: FolderScan) {
+    this.#scan = scan;
+    this.#baseGeneration = scan.baseGeneration;
+    this.#writtenBytes = scan.baseBytes + scan.log.end;
+    this.#writtenCount = countRecords(scan.tables);
+  }
+
+  add(bytes: number, count: number): void {
+    this.#writtenBytes += bytes;
+    this.#writtenCount += count;
+  }
+
+  /** Notes that a snapshot may be written now. */
+  begin(): void {
+    this.#nextCount = countRecords(this.#scan.tables);
+  }
+
+  get bytes(): number {
+    const { baseBytes, baseGeneration, tables } = this.#scan;
+    if (baseGeneration !== this.#baseGeneration) {
+      this.#baseGeneration = baseGeneration;
+      this.#writtenBytes = baseBytes;
+      this.#writtenCount = this.#nextCount;
+    }
+    const average = this.#writtenBytes / Math.max(1, this.#writtenCount);
+    return Math.round(average * countRecords(tables));
   }
 }
 

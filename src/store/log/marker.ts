@@ -10,7 +10,6 @@
  */
 
 import { join } from "node:path";
-import { performance } from "node:perf_hooks";
 import { errorText } from "../error.ts";
 import type { Logger, StoreLimits } from "../options.ts";
 import { cutZeros } from "./append.ts";
@@ -41,11 +40,6 @@ export interface DurabilityMarker {
 
 const slotBytes = 512;
 const fileName = "mark";
-/**
- * For up to this many delays, each write to the log postpones the marker, which
- * wears the disk as much as a record does.
- */
-const maxDelays = 3;
 
 /** Returns the newer of the two slots, if one of them can be read. */
 export async function readMarker(
@@ -82,41 +76,53 @@ export function isClean(
     marker.offset === log.end && marker.offset === log.size && !log.isPadded;
 }
 
-export type MarkerWriter = Awaited<ReturnType<typeof openMarker>>;
+/** What the marker describes, and how it is written. */
+interface MarkerContext {
+  readonly folder: StoreFolder;
+  readonly limits: StoreLimits;
+  readonly log: Logger;
+  readonly scan: MarkedLog;
+}
 
 /**
- * Prepares the marker for writing; a failure to write it is logged and does no
- * harm. A new one gets the space of both slots, so that a stop on a full disk
- * can be clean too.
+ * Prepares the marker for writing. A new one gets the space of both slots, so
+ * that a stop on a full disk can be clean too.
  */
 export async function openMarker(
-  { folder: { files, folder }, limits: { markerDelayMs }, log, scan }: {
-    readonly folder: StoreFolder;
-    readonly limits: StoreLimits;
-    readonly log: Logger;
-    readonly scan: MarkedLog;
-  },
-) {
+  context: MarkerContext,
+): Promise<MarkerWriter> {
+  const { folder: { files, folder }, scan } = context;
   const path = join(folder, fileName);
   if (!scan.fileNames.includes(fileName)) {
     await writeSmallFile(files, path, " ".repeat(2 * slotBytes));
   }
   // Something else, such as a link, is refused now.
   await withFile(files, path, (file) => file.stat(), "write");
-  let turn = scan.marker?.turn ?? 0;
-  let timer: NodeJS.Timeout | undefined;
-  let touchedAt = 0;
-  let writing = Promise.resolve();
+  return new MarkerWriter(context);
+}
 
-  async function write(writer: LogWriter, clean: boolean): Promise<void> {
-    turn++;
+/** Updates the marker after writes; a failure is logged and does no harm. */
+export class MarkerWriter {
+  readonly #context: MarkerContext;
+  #turn: number;
+  #timer: NodeJS.Timeout | undefined;
+  #writing = Promise.resolve();
+
+  constructor(context: MarkerContext) {
+    this.#context = context;
+    this.#turn = context.scan.marker?.turn ?? 0;
+  }
+
+  async #write(writer: LogWriter, clean: boolean): Promise<void> {
+    const { folder: { files, folder }, log, scan } = this.#context;
+    const turn = ++this.#turn;
     const { queue: { durableSeq: seq }, log: { generation, offset } } = writer;
     const store = scan.storeId;
     const marker = { store, turn, generation, seq, offset, clean };
     // 18 bytes of CRC come before it and a newline after it.
     const text = JSON.stringify(marker).slice(1).padEnd(slotBytes - 19);
     try {
-      await withFile(files, path, async (file) => {
+      await withFile(files, join(folder, fileName), async (file) => {
         await writeAll(file, encodeLine(text), turn % 2 * slotBytes);
         await file.datasync();
       }, "write");
@@ -125,35 +131,24 @@ export async function openMarker(
     }
   }
 
-  /** Cuts off what was written ahead; returns whether all of the log, and nothing else, is on the disk. */
-  async function finish({ fault, log }: LogWriter): Promise<boolean> {
-    if (fault !== undefined) return false;
-    if (log.size === log.offset) return true;
-    return await cutZeros(log).then(() => true, () => false);
+  /**
+   * Schedules a write after more of the log became durable. Not at once, as it
+   * wears the disk as much as a record does.
+   */
+  touch(writer: LogWriter): void {
+    this.#timer ??= setTimeout(() => {
+      this.#timer = undefined;
+      this.#writing = this.#writing.then(() => this.#write(writer, false));
+    }, this.#context.limits.markerDelayMs).unref();
   }
 
-  return {
-    /**
-     * Schedules a write after more of the log became durable: soon, but seldom
-     * under load, when each line proves that those before it are on the disk.
-     */
-    touch(writer: LogWriter): void {
-      const now = performance.now();
-      if (timer !== undefined) {
-        if (now - touchedAt < maxDelays * markerDelayMs) timer.refresh();
-        return;
-      }
-      touchedAt = now;
-      timer = setTimeout(() => {
-        timer = undefined;
-        writing = writing.then(() => write(writer, false));
-      }, markerDelayMs).unref();
-    },
-    /** Writes the marker a last time, before an idle log is closed. */
-    async close(writer: LogWriter): Promise<void> {
-      clearTimeout(timer);
-      await writing;
-      await write(writer, await finish(writer));
-    },
-  };
+  /** Writes the marker a last time, before an idle log is closed: clean if all of it, and nothing else, is on the disk. */
+  async close(writer: LogWriter): Promise<void> {
+    clearTimeout(this.#timer);
+    await this.#writing;
+    const { fault, log } = writer;
+    const isWhole = fault === undefined &&
+      await cutZeros(log).then(() => true, () => false);
+    await this.#write(writer, isWhole);
+  }
 }
