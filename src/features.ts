@@ -13,6 +13,8 @@ type Modules = Readonly<
 
 // With a type, because the list may be empty.
 const modules: Modules = {
+  marker: () => import("./features/marker/feature.ts"),
+  "fast-writes": () => import("./features/fast-writes/feature.ts"),
   reserves: () => import("./features/reserves/feature.ts"),
   "open-network": () => import("./features/open-network/feature.ts"),
   indexes: () => import("./features/indexes/feature.ts"),

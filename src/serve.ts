@@ -52,7 +52,7 @@ async function serve(options: CommandSettings): Promise<void> {
   const shared = etcd && await import("./etcd/feature.ts");
   const features = loaded.concat(shared?.feature ?? []);
   const store = await openDataFolder(dataDir, declaration, {
-    ...features.find((each) => each.reserves)?.reserves?.(),
+    ...Object.assign({}, ...features.map((each) => each.storeOptions?.())),
     adaptRecords: features.find((each) => each.adaptRecords)?.adaptRecords,
     log,
     tables: tablesOf(declaration, features),

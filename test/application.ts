@@ -90,11 +90,11 @@ export async function startApplication(options: {
     : openStore;
   const store = await open({
     folder: join(folder, "store"),
-    files: options.files ?? realFiles,
     now,
     log: options.log ?? (() => {}),
     tables: tablesOf(declaration, features),
-    ...features.find((each) => each.reserves)?.reserves?.(),
+    ...Object.assign({}, ...features.map((each) => each.storeOptions?.())),
+    ...(options.files && { files: options.files }),
     limits: options.queueBytes ? { maxQueueBytes: options.queueBytes } : {},
   });
   await store.settle(() =>

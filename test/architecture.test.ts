@@ -177,6 +177,7 @@ test("few files import node:http and node:fs", () => {
     "features/page/feature.ts",
     "features/static/feature.ts",
     "features/static/files.ts",
+    "store/log/fast-writes.ts",
     "store/log/files.ts",
     "usage.ts",
   ]);

@@ -48,6 +48,8 @@ async function startRecorded(
 const traces: Readonly<
   Record<string, { readonly urls: string[]; readonly entries: string[] }>
 > = {
+  marker: { urls: [], entries: [] },
+  "fast-writes": { urls: [], entries: [] },
   reserves: { urls: [], entries: [] },
   "open-network": { urls: [], entries: [] },
   indexes: { urls: [], entries: [] },

@@ -79,11 +79,8 @@ export interface Feature {
    * Without this hook a changed declaration is refused.
    */
   readonly adaptRecords?: ((opened: OpenedDeclaration) => boolean) | undefined;
-  /** Reserves memory and disk space, with which a full store can be freed; called before it is opened. */
-  readonly reserves?: () => Pick<
-    StoreOptions,
-    "memory" | "fullDisk" | "limits"
-  >;
+  /** Adds to the options with which the store is opened. */
+  readonly storeOptions?: () => Partial<StoreOptions>;
   /** Adds the URLs of the feature, and returns its hooks. */
   open(api: Api): FeatureHooks | undefined | void;
 }

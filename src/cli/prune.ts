@@ -2,6 +2,7 @@
 
 import type { Commands, CommandSettings } from "../api/feature.ts";
 import { FullDisk } from "../store/full-disk.ts";
+import * as marker from "../store/log/marker.ts";
 import { PackedRow } from "../store/memory/packed-row.ts";
 import { UsageError } from "../usage.ts";
 import { openDataFolder } from "../data-folder.ts";
@@ -34,6 +35,7 @@ async function pruneCommand(
   const store = await openDataFolder(dataDir, declaration, {
     rowClass: PackedRow,
     fullDisk: FullDisk,
+    marker,
     etcd,
   });
   try {

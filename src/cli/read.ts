@@ -34,6 +34,7 @@ import { CommandError, UsageError } from "../usage.ts";
 import { errorCode, errorText } from "../store/error.ts";
 import { generationOf, names as fileNames } from "../store/log/folder.ts";
 import "../store/memory/exchange.ts";
+import * as marker from "../store/log/marker.ts";
 import { PackedRow } from "../store/memory/packed-row.ts";
 import type { EtcdOptions } from "../store/shared.ts";
 import { type LogLine, maxFaults } from "../store/log/format.ts";
@@ -99,6 +100,7 @@ export async function readStore(
     files: realFiles,
     tables: [],
     rowClass: PackedRow,
+    marker,
     scanLog: (file, name, apply) => {
       readNames.add(name);
       return scanGrowingLog(file, name, apply);

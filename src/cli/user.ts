@@ -12,6 +12,7 @@ import { recordsOf } from "../api/records/local.ts";
 import { CommandError, UsageError } from "../usage.ts";
 import { openDataFolder } from "../data-folder.ts";
 import "../store/memory/exchange.ts";
+import * as marker from "../store/log/marker.ts";
 import { reserves } from "../store/reserves.ts";
 import { explainInvalid } from "../first-start.ts";
 import { print } from "./output.ts";
@@ -44,6 +45,7 @@ async function userCommand(
   if (action === "password" && !etcd) await requireStore(dataDir);
   const store = await openDataFolder(dataDir, declaration, {
     etcd,
+    marker,
     ...reserves(),
   });
   try {

@@ -24,7 +24,6 @@ import { closedError, errorCode, StoreError } from "../store/error.ts";
 import type { LogLine } from "../store/log/format.ts";
 import type { Pending } from "../store/queue.ts";
 import { SharedStore } from "../store/shared.ts";
-import type { LogPosition } from "../store/transactions.ts";
 import { renewMs, serverKey, toBase64 } from "./client.ts";
 import { type EtcdParts, Replica } from "./replica.ts";
 import { retryMs, writeSnapshot, writeSnapshotIfDue } from "./snapshots.ts";
@@ -93,9 +92,8 @@ export class EtcdStore extends SharedStore {
     return reason ? [reason.message] : [];
   }
 
-  get position(): LogPosition {
-    const { logBytes: offset } = this.#parts.loaded;
-    return { generation: 0, seed: 0, offset, seq: this.durableSeq };
+  get log() {
+    return { generation: 0, seed: 0, offset: this.#parts.loaded.logBytes };
   }
 
   get gauges() {

@@ -1,17 +1,15 @@
 /** How the store keeps its log short: a snapshot of all records, and a new log after it. */
 
 import { performance } from "node:perf_hooks";
-import { closedError, errorText, StoreError } from "./error.ts";
+import { closedError, errorText } from "./error.ts";
 import { removeBefore, type StoreFolder } from "./log/folder.ts";
 import { freezeTables, saveSnapshot } from "./log/snapshot.ts";
 import type { LogWriter } from "./log/writer.ts";
-import { countRecords } from "./memory/table.ts";
 import type { Logger, StoreLimits } from "./options.ts";
-import type { Pending } from "./queue.ts";
 import type { FolderScan } from "./recovery/scan.ts";
 
-/** The longest delay after which a failed checkpoint is tried again. */
-const maxRetryMs = 300_000;
+/** After how many delays a failed checkpoint is tried again. */
+const retryDelays = 10;
 
 /** The context that all parts of an open store share. */
 export interface StoreContext {
@@ -24,66 +22,47 @@ export interface StoreContext {
   readonly closing: AbortController;
 }
 
+/** Predicts the size of a snapshot. */
+interface SpaceCheck {
+  readonly expectedBytes: number;
+  /** Rejects if there is no space for a snapshot. */
+  requireSpace(): Promise<void>;
+}
+
 /**
  * Writes checkpoints: each is a snapshot of all records, and a new log after it.
  *
- * One is due when the log has grown longer than both the last snapshot and the
- * expected next one, so in the long run at most twice the size of the log is
- * written. Transactions continue meanwhile. A checkpoint that fails is dropped:
- * the log continues, and the next attempt follows after a delay that doubles
- * each time.
+ * One is due when the log has grown longer than the last snapshot and, if that
+ * is predicted, than the next one. Transactions continue meanwhile. A
+ * checkpoint that fails is dropped: the log continues, and the next attempt
+ * follows after a delay.
  */
 export class Checkpoints {
   readonly #context: StoreContext;
   readonly #writer: LogWriter;
-  /**
-   * The size and number of the documents in the files at startup and of those
-   * written since: their average predicts the size of a snapshot.
-   */
-  #writtenBytes: number;
-  #writtenCount: number;
+  readonly #space: SpaceCheck | undefined;
   #running: Promise<void> | undefined;
-  /** The last sequence number in the last snapshot of this process. */
-  #lastSeq = -1;
-  #failures = 0;
-  #retryAt = 0;
+  /** When to try again, if the last one has failed. */
+  #retryAt: number | undefined;
 
-  constructor(context: StoreContext, writer: LogWriter) {
+  constructor(
+    context: StoreContext,
+    writer: LogWriter,
+    space: SpaceCheck | undefined,
+  ) {
     this.#context = context;
     this.#writer = writer;
-    const { scan } = context;
-    this.#writtenBytes = scan.baseBytes + writer.log.offset;
-    this.#writtenCount = countRecords(scan.tables);
-  }
-
-  /** Counts the documents of a transaction. */
-  count({ text, puts }: Pending): void {
-    this.#writtenBytes += text.length;
-    this.#writtenCount += puts;
-  }
-
-  /** Returns the expected size of a snapshot. */
-  expectedBytes(): number {
-    const average = this.#writtenBytes / Math.max(1, this.#writtenCount);
-    return Math.round(average * countRecords(this.#context.scan.tables));
-  }
-
-  /** Returns whether a checkpoint may free space: something was written since the last one. */
-  mayFreeSpace(): boolean {
-    return this.#writer.queue.lastSeq > this.#lastSeq &&
-      performance.now() >= this.#retryAt;
+    this.#space = space;
   }
 
   /** Begins a checkpoint if one is due, or the last one has failed. */
   runIfDue(): void {
-    if (performance.now() < this.#retryAt) return;
-    const { limits, scan } = this.#context;
-    const minBytes = Math.max(
-      limits.minLogBytes,
-      scan.baseBytes,
-      this.expectedBytes(),
-    );
-    const isDue = this.#failures > 0 || this.#writer.log.offset > minBytes;
+    const { limits: { minLogBytes }, scan: { baseBytes } } = this.#context;
+    const expectedBytes = this.#space?.expectedBytes ?? 0;
+    const isDue = this.#retryAt === undefined
+      ? this.#writer.log.offset >
+        Math.max(minLogBytes, baseBytes, expectedBytes)
+      : performance.now() >= this.#retryAt;
     if (isDue) this.run().catch(() => {}); // it is logged, and tried again later
   }
 
@@ -91,8 +70,7 @@ export class Checkpoints {
   run(): Promise<void> {
     return this.#running ??= this.#write().catch((error) => {
       const { closing, limits, log } = this.#context;
-      const delayMs = limits.retryMs * 2 ** ++this.#failures;
-      this.#retryAt = performance.now() + Math.min(delayMs, maxRetryMs);
+      this.#retryAt = performance.now() + retryDelays * limits.retryMs;
       if (!closing.signal.aborted) {
         log("error", `Cannot write a snapshot: ${errorText(error)}`);
       }
@@ -105,30 +83,20 @@ export class Checkpoints {
   async #write(): Promise<void> {
     const { closing: { signal }, folder, scan, log } = this.#context;
     if (signal.aborted) throw closedError();
-    const free = await folder.files.free(folder.folder);
-    const needed = Math.ceil(this.expectedBytes() * 1.1) + 4096;
-    if (free < needed) {
-      throw new StoreError(
-        "disk-full",
-        `${free} bytes are free, ${needed} are needed`,
-      );
-    }
+    await this.#space?.requireSpace();
     // From here to the call of `rotate` nothing else can run.
     const seq = this.#writer.queue.lastSeq;
     const tables = freezeTables(scan.tables);
-    const count = countRecords(scan.tables);
     const generation = this.#writer.log.generation + 1;
     const start = { store: scan.storeId, generation, seq };
     await this.#writer.rotate(start);
     const bytes = await saveSnapshot(folder, { ...start, tables, signal });
     const previous = scan.baseGeneration;
     scan.baseGeneration = generation;
-    scan.baseBytes = this.#writtenBytes = bytes;
-    this.#writtenCount = count;
-    this.#lastSeq = seq;
+    scan.baseBytes = bytes;
     log("info", "Wrote a snapshot", { generation, seq, bytes });
     await removeBefore(folder, previous);
-    this.#failures = 0;
+    this.#retryAt = undefined;
   }
 
   /** Waits for the checkpoint that is being written, which ends once the store closes. */

@@ -7,7 +7,8 @@ import { resolve } from "node:path";
 import { Checkpoints, type StoreContext } from "./checkpoints.ts";
 import { closedError, errorText, StoreError } from "./error.ts";
 import type { FullDisk } from "./full-disk.ts";
-import { isNoSpaceError, type OpenFile } from "./log/files.ts";
+import type { FastWrites } from "./log/fast-writes.ts";
+import { isNoSpaceError } from "./log/files.ts";
 import {
   makeFolder,
   type OpenLog,
@@ -15,23 +16,28 @@ import {
   storeFolder,
 } from "./log/folder.ts";
 import { acquireLock } from "./log/lock.ts";
-import { type MarkerWriter, openMarker, writeMarker } from "./log/marker.ts";
+import type { MarkerWriter } from "./log/marker.ts";
 import { LogWriter } from "./log/writer.ts";
-import type { TableDeclaration, TableOptions } from "./memory/table.ts";
 import { defaultLimits, type Logger, type StoreLimits } from "./options.ts";
 import type { Pending } from "./queue.ts";
 import { createStore, reopenLog } from "./recovery/reopen.ts";
-import { type FolderScan, scanFolder } from "./recovery/scan.ts";
-import { type LogPosition, Store } from "./transactions.ts";
+import {
+  type FolderScan,
+  type FolderScanOptions,
+  scanFolder,
+} from "./recovery/scan.ts";
+import { Store } from "./transactions.ts";
 
 /** How to open a store. */
-export interface StoreOptions extends TableOptions, Partial<StoreFolder> {
+export interface StoreOptions
+  extends Omit<FolderScanOptions, "files">, Partial<StoreFolder> {
   readonly folder: string;
-  readonly tables: readonly TableDeclaration[];
   readonly log?: Logger;
   readonly limits?: Partial<StoreLimits>;
   /** Makes deletes possible on a full disk; nothing does by default. */
   readonly fullDisk?: typeof FullDisk;
+  /** Makes writes faster; nothing does by default. */
+  readonly fastWrites?: FastWrites | undefined;
 }
 
 /** Opens the store in a folder; creates both if they do not exist. */
@@ -49,13 +55,12 @@ export async function openStore(options: StoreOptions): Promise<Store> {
 }
 
 async function openLocked(options: StoreOptions): Promise<Store> {
-  const { log = () => {}, memory } = options;
+  const { fastWrites, log = () => {}, memory } = options;
   const folder = storeFolder(options);
   const { folder: path, files } = folder;
   const limits = { ...defaultLimits, ...options.limits };
   await makeFolder(files, path);
   const release = await acquireLock(folder);
-  let marker: OpenFile | undefined;
   try {
     const scanOptions = { ...options, files };
     let scan = await scanFolder(path, scanOptions);
@@ -70,14 +75,18 @@ async function openLocked(options: StoreOptions): Promise<Store> {
     }
     if (scan.refusal !== undefined) throw scan.refusal;
     memory?.requireFit(path);
-    marker = await openMarker(files, path);
     const closing = new AbortController();
     const context = { folder, limits, log, scan, closing };
     const fullDisk = options.fullDisk && new options.fullDisk(context);
-    const openLog = await (fullDisk?.open() ?? reopenLog(folder, scan));
-    return new FileStore({ ...context, openLog, marker, fullDisk, release });
+    return new FileStore({
+      ...context,
+      fastWrites,
+      fullDisk,
+      release,
+      marker: await options.marker?.openMarker(context),
+      openLog: await (fullDisk?.open() ?? reopenLog(folder, scan)),
+    });
   } catch (error) {
-    await marker?.close();
     memory?.close();
     await release();
     throw error;
@@ -112,7 +121,8 @@ function noticesOf(
 /** The results of startup, for a new {@linkcode Store}. */
 interface StoreParts extends StoreContext {
   readonly openLog: OpenLog;
-  readonly marker: OpenFile;
+  readonly fastWrites: FastWrites | undefined;
+  readonly marker: MarkerWriter | undefined;
   readonly fullDisk: FullDisk | undefined;
   /** Releases the lock of the folder. */
   readonly release: () => Promise<void>;
@@ -123,33 +133,23 @@ class FileStore extends Store {
   readonly notices: readonly string[];
   readonly #parts: StoreParts;
   readonly #writer: LogWriter;
-  readonly #marker: MarkerWriter;
   readonly #checkpoints: Checkpoints;
 
   constructor(parts: StoreParts) {
-    const { folder, limits, log, scan, fullDisk } = parts;
+    const { folder, limits: { maxQueueBytes }, log, scan, fullDisk } = parts;
     const { options: { memory } } = scan;
-    const { maxQueueBytes } = limits;
     super(folder, { ...scan, memory, fullDisk, maxQueueBytes });
     this.#parts = parts;
     this.notices = noticesOf(scan);
     for (const notice of this.notices) log("error", notice);
     this.#writer = new LogWriter(parts.openLog, this.queue, {
-      folder,
-      limits,
+      ...parts,
       beforeWrite: () => fullDisk?.beforeWrite(),
       onAdvance: (syncMs) => this.#onAdvance(syncMs),
       onRollback: (error) => this.#onRollback(error),
     });
-    this.#marker = writeMarker(parts.marker, {
-      store: scan.storeId,
-      turn: scan.marker?.turn ?? 0,
-      delayMs: limits.markerDelayMs,
-      writer: this.#writer,
-      log,
-    });
-    this.#checkpoints = new Checkpoints(parts, this.#writer);
-    fullDisk?.start(this.#checkpoints, this.#writer);
+    this.#checkpoints = new Checkpoints(parts, this.#writer, fullDisk);
+    fullDisk?.start(this.#writer, () => this.checkpoint());
     if (scan.faults.length > 0) this.checkpoint().catch(() => {});
   }
 
@@ -157,9 +157,8 @@ class FileStore extends Store {
     return this.#writer.fault === undefined;
   }
 
-  get position(): LogPosition {
-    const { generation, seed, offset } = this.#writer.log;
-    return { generation, seed, offset, seq: this.durableSeq };
+  get log(): OpenLog {
+    return this.#writer.log;
   }
 
   protected accept(pending: Pending): void {
@@ -174,7 +173,6 @@ class FileStore extends Store {
     }
     this.fullDisk?.admit(pending);
     this.queue.add(pending);
-    this.#checkpoints.count(pending);
     this.#writer.wake();
   }
 
@@ -184,8 +182,8 @@ class FileStore extends Store {
 
   #onAdvance(syncMs: number): void {
     this.notify(syncMs);
-    this.#marker.touch();
-    if (!this.isDiskFull) this.#checkpoints.runIfDue();
+    this.#parts.marker?.touch(this.#writer);
+    if (!this.fullDisk?.isFull) this.#checkpoints.runIfDue();
   }
 
   #onRollback(error: StoreError): void {
@@ -194,13 +192,14 @@ class FileStore extends Store {
   }
 
   protected async release(): Promise<void> {
+    const { closing, marker, release } = this.#parts;
     try {
-      this.#parts.closing.abort();
+      closing.abort();
       await this.#checkpoints.close();
       await this.fullDisk?.close();
-      await this.#marker.close(await this.#writer.close());
+      await this.#writer.close(() => marker?.close(this.#writer));
     } finally {
-      await this.#parts.release();
+      await release();
     }
   }
 }

@@ -7,7 +7,7 @@
 import { Buffer } from "node:buffer";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import type { Checkpoints, StoreContext } from "./checkpoints.ts";
+import type { StoreContext } from "./checkpoints.ts";
 import { errorText, StoreError } from "./error.ts";
 import {
   type FileSystem,
@@ -18,8 +18,10 @@ import {
 } from "./log/files.ts";
 import { type OpenLog, removeBefore } from "./log/folder.ts";
 import type { LogWriter } from "./log/writer.ts";
+import { countRecords } from "./memory/table.ts";
 import type { Pending } from "./queue.ts";
 import { reopenLog } from "./recovery/reopen.ts";
+import type { FolderScan } from "./recovery/scan.ts";
 
 /**
  * Keeps space on the disk.
@@ -44,13 +46,17 @@ export class FullDisk {
   #reserveBytes = 0;
   readonly #context: StoreContext;
   readonly #path: string;
-  #checkpoints: Checkpoints | undefined;
   #writer: LogWriter | undefined;
+  #checkpoint: () => Promise<void> = () => Promise.resolve();
+  readonly #forecast: Forecast;
+  /** The last sequence number when a checkpoint was to free space. */
+  #checkpointSeq = -1;
   #lastOperation: Promise<unknown> = Promise.resolve();
   #recovery: Promise<void> | undefined;
 
   constructor(context: StoreContext) {
     this.#context = context;
+    this.#forecast = new Forecast(context.scan);
     this.#path = join(context.folder.folder, "reserve");
   }
 
@@ -86,10 +92,30 @@ export class FullDisk {
     });
   }
 
-  /** Throws unless a transaction is accepted now. */
-  admit({ puts, allowWhenFull }: Pending): void {
-    if (!this.isFull || puts === 0 || allowWhenFull) return;
-    throw new StoreError("disk-full", "The disk is full");
+  /** Counts the documents of a transaction; throws unless it is accepted now. */
+  admit({ text, puts, allowWhenFull }: Pending): void {
+    if (this.isFull && puts > 0 && !allowWhenFull) {
+      throw new StoreError("disk-full", "The disk is full");
+    }
+    this.#forecast.add(text.length, puts);
+  }
+
+  /** The expected size of a snapshot. */
+  get expectedBytes(): number {
+    return this.#forecast.bytes;
+  }
+
+  /** Throws if there is no space for a snapshot. */
+  async requireSpace(): Promise<void> {
+    const { files, folder } = this.#context.folder;
+    const free = await files.free(folder);
+    const needed = Math.ceil(this.expectedBytes * 1.1) + 4096;
+    this.#forecast.begin();
+    if (free >= needed) return;
+    throw new StoreError(
+      "disk-full",
+      `${free} bytes are free, ${needed} are needed`,
+    );
   }
 
   /** Returns how many bytes are free, including those of the reserve. */
@@ -135,16 +161,16 @@ export class FullDisk {
   }
 
   /** Begins to watch an open store. */
-  start(checkpoints: Checkpoints, writer: LogWriter): void {
-    this.#checkpoints = checkpoints;
+  start(writer: LogWriter, checkpoint: () => Promise<void>): void {
     this.#writer = writer;
+    this.#checkpoint = checkpoint;
     if (this.isFull) this.enterFullMode();
   }
 
   /** Returns how many bytes are missing for the next snapshot, or for a copy of the log. */
   async missingBytes(): Promise<number> {
     const logBytes = this.#writer?.log.offset ?? 0;
-    const neededBytes = Math.max(logBytes, this.#expectedBytes);
+    const neededBytes = Math.max(logBytes, this.expectedBytes);
     return Math.max(0, neededBytes - await this.#freeBytes());
   }
 
@@ -166,11 +192,7 @@ export class FullDisk {
   /** The free space that other writers must leave. */
   get headroom(): number {
     if (this.isFull) return Infinity;
-    return this.#context.limits.reserveBytes + 2 * this.#expectedBytes;
-  }
-
-  get #expectedBytes(): number {
-    return this.#checkpoints?.expectedBytes() ?? 0;
+    return this.#context.limits.reserveBytes + 2 * this.expectedBytes;
   }
 
   /** Marks the disk as full until a recovery by a checkpoint, or by others, succeeds. */
@@ -199,16 +221,59 @@ export class FullDisk {
 
   /** Frees the space of deleted records by a checkpoint, if something was written since the last one. */
   async #deleteOldRecords(): Promise<void> {
-    if (!this.#checkpoints?.mayFreeSpace()) return;
+    const lastSeq = this.#writer?.queue.lastSeq ?? 0;
+    if (lastSeq === this.#checkpointSeq) return;
+    this.#checkpointSeq = lastSeq;
     const { folder, scan } = this.#context;
     await this.#freeSpace();
-    await this.#checkpoints.run();
+    await this.#checkpoint();
     await removeBefore(folder, scan.baseGeneration);
   }
 
   /** Waits for the attempt to recover, which ends once the store closes. */
   async close(): Promise<void> {
     await this.#recovery;
+  }
+}
+
+/**
+ * Predicts the size of the next snapshot from the average size of the documents
+ * in the files at startup or in the last snapshot, and of those written since.
+ */
+class Forecast {
+  readonly #scan: FolderScan;
+  #writtenBytes: number;
+  #writtenCount: number;
+  /** The generation of the last snapshot, and the number of records in the next. */
+  #baseGeneration: number;
+  #nextCount = 0;
+
+  constructor(scan: FolderScan) {
+    this.#scan = scan;
+    this.#baseGeneration = scan.baseGeneration;
+    this.#writtenBytes = scan.baseBytes + scan.log.end;
+    this.#writtenCount = countRecords(scan.tables);
+  }
+
+  add(bytes: number, count: number): void {
+    this.#writtenBytes += bytes;
+    this.#writtenCount += count;
+  }
+
+  /** Notes that a snapshot may be written now. */
+  begin(): void {
+    this.#nextCount = countRecords(this.#scan.tables);
+  }
+
+  get bytes(): number {
+    const { baseBytes, baseGeneration, tables } = this.#scan;
+    if (baseGeneration !== this.#baseGeneration) {
+      this.#baseGeneration = baseGeneration;
+      this.#writtenBytes = baseBytes;
+      this.#writtenCount = this.#nextCount;
+    }
+    const average = this.#writtenBytes / Math.max(1, this.#writtenCount);
+    return Math.round(average * countRecords(tables));
   }
 }
 

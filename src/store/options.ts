@@ -10,8 +10,8 @@ export const defaultLimits = {
   maxBatchBytes: 1 << 20,
   /** The space that is reserved for a full disk. */
   reserveBytes: 16 << 20,
-  /** How long after the last write the marker is updated; at most four times that under load. */
-  markerDelayMs: 1250,
+  /** How long after a write the marker is updated. */
+  markerDelayMs: 2000,
   /** The delay before an operation that the disk refused is retried. */
   retryMs: 1000,
 };

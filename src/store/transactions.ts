@@ -7,7 +7,7 @@
 import { Buffer } from "node:buffer";
 import { type DurableCallback, StoreError } from "./error.ts";
 import type { FullDisk } from "./full-disk.ts";
-import type { StoreFolder } from "./log/folder.ts";
+import type { OpenLog, StoreFolder } from "./log/folder.ts";
 import { formatTime, lineOverhead, type Mutation } from "./log/format.ts";
 import type { Memory } from "./memory/limit.ts";
 import { type Pending, TransactionQueue } from "./queue.ts";
@@ -19,15 +19,6 @@ import {
   type Undo,
 } from "./memory/table.ts";
 import type { CommitOptions } from "./options.ts";
-
-/** The end of a transaction in a log. */
-export interface LogPosition {
-  readonly generation: number;
-  /** The start value of the CRC of the log's lines. */
-  readonly seed: number;
-  readonly offset: number;
-  readonly seq: number;
-}
 
 /** How a store begins. */
 interface StoreState {
@@ -46,8 +37,8 @@ export abstract class Store {
   readonly folder: StoreFolder;
   /** False from a disk fault until a restart. */
   abstract readonly isWritable: boolean;
-  /** The end of the durable part of the log. */
-  abstract readonly position: LogPosition;
+  /** The log being written, and where its durable part ends. */
+  abstract readonly log: Pick<OpenLog, "generation" | "seed" | "offset">;
   /** All tables by name. */
   readonly #tables: Tables;
   /** Bounds the memory of the records; undefined if nothing does. */
@@ -69,11 +60,6 @@ export abstract class Store {
     this.fullDisk = fullDisk;
     this.queue = new TransactionQueue(seq, maxQueueBytes);
     this.#tables = tables;
-  }
-
-  /** True while the disk is full: only deletes and sign-ins are accepted. */
-  get isDiskFull(): boolean {
-    return this.fullDisk?.isFull ?? false;
   }
 
   /** The last sequence number applied in memory. */

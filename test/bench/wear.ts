@@ -13,6 +13,8 @@ import { join } from "node:path";
 import process from "node:process";
 import { setTimeout as delay } from "node:timers/promises";
 import { parseArgs } from "node:util";
+import { fastFiles, FastWrites } from "../../src/store/log/fast-writes.ts";
+import * as marker from "../../src/store/log/marker.ts";
 import { openStore, type Store } from "../../src/store/store.ts";
 
 const { values } = parseArgs({
@@ -77,7 +79,13 @@ try {
   run(`mkfs.${values.type}`, "-q", ...options, device);
   run("mount", device, mount);
   const folder = join(mount, "store");
-  const store = await openStore({ folder, tables: [{ name: "animals" }] });
+  const store = await openStore({
+    folder,
+    tables: [{ name: "animals" }],
+    files: fastFiles,
+    fastWrites: new FastWrites(),
+    marker,
+  });
   for (const rate of [1, 1000]) {
     // The start, and the small steps in which a new log grows, are not counted.
     await write(store, { rate: 500, seconds: 10 });

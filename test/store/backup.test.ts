@@ -21,7 +21,7 @@ test("a backup taken under load is an undamaged store with everything that was a
   })();
   try {
     // Continues until a new log has begun meanwhile.
-    for (let round = 0; round < 10 || store.position.generation < 2; round++) {
+    for (let round = 0; round < 10 || store.log.generation < 2; round++) {
       const before = acknowledged;
       const to = join(folder, `copy-${round}`);
       const { records, seq } = await backupStore(join(folder, "store"), to);

@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { readStore } from "../../src/cli/read.ts";
 import { encodeHeader, encodeLine } from "../../src/store/log/format.ts";
+import * as marker from "../../src/store/log/marker.ts";
 import { openStore } from "../../src/store/store.ts";
 import { runHere } from "../in-process.ts";
 import { fill, folderFor, openFor, tables } from "./support.ts";
@@ -20,7 +21,8 @@ const fileNames = ["wal-1.jsonl", "meta.json", "mark"];
 /** Asserts that a start names the file, and that `check` does unless it needs none, like that of the marker. */
 async function assertRefused(folder: string, name: string): Promise<void> {
   const message = new RegExp(`/${name}: it must be a file, not a link`);
-  await assert.rejects(openStore({ folder, tables }), { message }, name);
+  const options = { folder, tables, marker };
+  await assert.rejects(openStore(options), { message }, name);
   for (const command of ["check", "serve"]) {
     const env = { DATA_DIR: folder, PORT: "0" };
     const { code, stdout, stderr } = await runHere([command], { env });

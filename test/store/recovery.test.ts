@@ -12,6 +12,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { crc32 } from "node:zlib";
 import { encodeLine } from "../../src/store/log/format.ts";
+import * as marker from "../../src/store/log/marker.ts";
 import { readStore } from "../../src/cli/read.ts";
 import { repairStore } from "../../src/cli/repair.ts";
 import { openStore, type StoreError } from "../../src/store/store.ts";
@@ -20,7 +21,7 @@ import { contents, fill, folderFor, openFor, tables } from "./support.ts";
 async function refused(folder: string): Promise<StoreError> {
   const before = await contents(folder);
   try {
-    await (await openStore({ folder, tables })).close();
+    await (await openStore({ folder, tables, marker })).close();
   } catch (error) {
     assert.deepEqual(await contents(folder), before, "a byte was changed");
     return error as StoreError;

@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import type { Salvage } from "../../src/cli/recovery/salvage.ts";
 import { readStore } from "../../src/cli/read.ts";
+import * as marker from "../../src/store/log/marker.ts";
 import {
   type FileSystem,
   openStore,
@@ -119,7 +120,13 @@ test("of a hundred stores with a damaged byte each, a repair loses at most the t
         .find((seq) => !hit.includes(seq));
       return { id: at + 1, name: `Zoo ${last}` };
     });
-    const store = await openStore({ folder, tables, files: disk, limits });
+    const store = await openStore({
+      folder,
+      tables,
+      files: disk,
+      limits,
+      marker,
+    });
     assert.deepEqual(documents(store.table("zoos")), expected);
     assert.equal(store.seq, 200);
     await store.close();
@@ -432,7 +439,8 @@ test("a folder without readable contents is refused, not mistaken for an empty s
     const { refusal, faults } = await readStore(folder);
     assert.notEqual(refusal, undefined);
     assert.notEqual(faults.length + (refusal?.code === "format" ? 1 : 0), 0);
-    await assert.rejects(openStore({ folder, tables }), { name: "StoreError" });
+    const options = { folder, tables, marker };
+    await assert.rejects(openStore(options), { name: "StoreError" });
   }
 });
 

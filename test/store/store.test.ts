@@ -106,7 +106,7 @@ test("checkpoints end the log while writes continue, and jq can read every file"
   const expected = new Map<number, unknown>();
   let rounds = 0;
   // On a slow disk more is written while a snapshot is.
-  for (; rounds < 40 || store.position.generation <= 3; rounds++) {
+  for (; rounds < 40 || store.log.generation <= 3; rounds++) {
     await Promise.all(Array.from({ length: 25 }, (_, index) => {
       const document = { id: index + 1, zoo_id: index % 3, name: `n${rounds}` };
       expected.set(document.id, document);
@@ -114,7 +114,7 @@ test("checkpoints end the log while writes continue, and jq can read every file"
     }));
   }
   await store.close();
-  const { generation } = store.position;
+  const { generation } = store.log;
   const names = (await readdir(folder)).filter((name) => /\d/.test(name));
   assert.deepEqual(names.sort(), [
     `snapshot-${generation - 1}.jsonl`,
@@ -272,7 +272,7 @@ test("a check of a store that is being written finds no damage, generation after
       await store.commit([["put", "zoos", { id: key, text }]], 0);
     }
   });
-  for (let round = 0; round < 60 || store.position.generation < 4; round++) {
+  for (let round = 0; round < 60 || store.log.generation < 4; round++) {
     const before = store.durableSeq;
     const reading = await readStore(folder, { tables });
     assert.deepEqual(reading.faults, []);

@@ -12,6 +12,8 @@ import {
   type Table,
 } from "../../src/store/store.ts";
 import { FullDisk } from "../../src/store/full-disk.ts";
+import { FastWrites } from "../../src/store/log/fast-writes.ts";
+import * as marker from "../../src/store/log/marker.ts";
 import { removeFolder, temporaryFolder } from "../harness.ts";
 
 /** The tables that most tests use. */
@@ -51,6 +53,8 @@ export async function openFor(
     folder,
     tables,
     fullDisk: FullDisk,
+    marker,
+    fastWrites: new FastWrites(),
     ...options,
   });
   opened.set(test, [...opened.get(test) ?? [], store]);
@@ -83,7 +87,7 @@ export async function restore(
 
 /** Fills a new store: `count` zoos, one transaction each, closed cleanly. */
 export async function fill(folder: string, count: number): Promise<void> {
-  const store = await openStore({ folder, tables });
+  const store = await openStore({ folder, tables, marker });
   for (let id = 1; id <= count; id++) {
     await store.commit([["put", "zoos", { id, name: `Zoo ${id}` }]], 1);
   }

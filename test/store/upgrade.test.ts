@@ -12,6 +12,7 @@ import process from "node:process";
 import { test } from "node:test";
 import { gunzipSync } from "node:zlib";
 import { readStore } from "../../src/cli/read.ts";
+import * as marker from "../../src/store/log/marker.ts";
 import {
   openStore,
   type Store,
@@ -152,7 +153,14 @@ for (const name of goodSpecimens) {
 
 function openOn(disk: Disk, more: Partial<StoreOptions> = {}): Promise<Store> {
   const { folder } = disk;
-  return openStore({ folder, files: disk, tables: [], limits, ...more });
+  return openStore({
+    folder,
+    files: disk,
+    tables: [],
+    limits,
+    marker,
+    ...more,
+  });
 }
 
 /**

@@ -1,4 +1,6 @@
 import assert from "node:assert/strict";
+import { FastWrites } from "../../src/store/log/fast-writes.ts";
+import * as marker from "../../src/store/log/marker.ts";
 import { FullDisk } from "../../src/store/full-disk.ts";
 import { Buffer } from "node:buffer";
 import { mkdir, readFile, rm, stat, writeFile } from "node:fs/promises";
@@ -63,7 +65,7 @@ test("the zeros of a killed process are not damage, and are gone after the next 
 test("a log is copied although the marker says that the stop was clean, if zeros follow its end", async (t) => {
   const folder = await folderFor(t);
   const disk = new Disk({ folder });
-  const store = await openStore({ folder, files: disk, tables });
+  const store = await openStore({ folder, files: disk, tables, marker });
   await put(store, 1);
   await store.close();
   // Only zeros of the first write after that stop reached the disk.
@@ -71,7 +73,7 @@ test("a log is copied although the marker says that the stop was clean, if zeros
   const whole = files.get("wal-1.jsonl") ?? Buffer.alloc(0);
   files.set("wal-1.jsonl", Buffer.concat([whole, Buffer.alloc(4096)]));
   const next = Disk.of(folder, files);
-  const again = await openStore({ folder, files: next, tables });
+  const again = await openStore({ folder, files: next, tables, marker });
   assert.ok(next.trace.some((step) => step.includes("rename wal-1.jsonl.tmp")));
   assert.deepEqual(next.contents().get("wal-1.jsonl"), whole);
   await again.close();
@@ -98,7 +100,7 @@ test("zeros may follow only the seal of the last log", async (t) => {
   const opened = await openFor(t, alone);
   assert.equal(opened.seq, 1);
   assert.deepEqual(opened.notices, []);
-  assert.equal(opened.position.generation, 2);
+  assert.equal(opened.log.generation, 2);
   await writeFile(join(folder, "wal-1.jsonl"), padded);
   await rm(join(folder, "snapshot-2.jsonl"));
   await assert.rejects(openFor(t, folder), /wal-1\.jsonl is damaged/);
@@ -152,21 +154,22 @@ test("on a nearly full disk no write is refused because of zeros", async (t) => 
   const disk = new Disk({ folder });
   const limits = { reserveBytes: 0, maxBatchBytes: 1000 };
   const fullDisk = FullDisk;
-  const options = { folder, files: disk, tables, limits, fullDisk };
-  const store = await openStore(options);
+  const fastWrites = new FastWrites();
+  const options = { files: disk, tables, limits, fullDisk, fastWrites };
+  const store = await openStore({ ...options, folder });
   for (let id = 1; id <= 100; id++) await put(store, id, "x".repeat(500));
   const used = () =>
     [...disk.contents().values()]
       .reduce((sum, { length }) => sum + length, 0);
   disk.capacity = used() + 40_000;
   let id = 100;
-  while (!store.isDiskFull) {
+  while (!store.fullDisk?.isFull) {
     await put(store, ++id, "x".repeat(500)).catch(() => {});
   }
   // Less than a block is left, and it is in use: it holds the last lines.
-  const { position } = store;
+  const { log } = store;
   assert.ok(disk.capacity - used() < 4096 + 700, `${disk.capacity - used()}`);
-  assert.equal(disk.contents().get("wal-1.jsonl")?.length, position.offset);
+  assert.equal(disk.contents().get("wal-1.jsonl")?.length, log.offset);
   assert.equal(store.table("zoos").size, id - 1);
   await store.close();
 });

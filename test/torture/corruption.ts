@@ -9,6 +9,8 @@
 import { Buffer } from "node:buffer";
 import { readStore } from "../../src/cli/read.ts";
 import { repairStore } from "../../src/cli/repair.ts";
+import { FastWrites } from "../../src/store/log/fast-writes.ts";
+import * as marker from "../../src/store/log/marker.ts";
 import { openStore, type Store, StoreError } from "../../src/store/store.ts";
 import { Disk } from "./disk.ts";
 import { change } from "./oracle.ts";
@@ -44,7 +46,8 @@ const limits = { reserveBytes: 0 };
  */
 export async function makeSpecimens(folder: string): Promise<Specimen[]> {
   const disk = new Disk({ folder });
-  const options = { folder, files: disk, tables, limits };
+  const fastWrites = new FastWrites(); // for zeros after the last line
+  const options = { folder, files: disk, tables, limits, marker, fastWrites };
   let store = await openStore(options);
   const states = [stateOf(store)];
   const step = async (key: number, version: number) => {
@@ -193,7 +196,7 @@ export async function verifyDamage(
   };
   const disk = Disk.of(folder, files);
   const reading = await readStore(folder, { files: disk, tables });
-  const options = { folder, files: disk, tables, limits };
+  const options = { folder, files: disk, tables, limits, marker };
   let store: Store;
   try {
     store = await openStore(options);
@@ -236,7 +239,13 @@ async function verifyRepair(
 ): Promise<void> {
   const { folder } = disk;
   const { salvage } = await repairStore(folder, { files: disk, tables });
-  const store = await openStore({ folder, files: disk, tables, limits });
+  const store = await openStore({
+    folder,
+    files: disk,
+    tables,
+    limits,
+    marker,
+  });
   for (const { name } of tables) {
     for (const { document } of store.table(name).rows()) {
       const text = JSON.stringify(document);

@@ -47,7 +47,7 @@ export async function fullDisk(base: string): Promise<string> {
     writeFileSync(ballast, Buffer.alloc(500_000));
     last = await fill(store, last);
     rmSync(ballast);
-    await until(() => !store.isDiskFull);
+    await until(() => !store.fullDisk?.isFull);
     await store.commit([["put", "zoos", { id: last + 1, text }]], 0);
     await store.close();
     store = await open();
@@ -62,7 +62,7 @@ export async function fullDisk(base: string): Promise<string> {
 /** Writes until the disk is full; returns the last id that was stored. */
 async function fill(store: Store, from: number): Promise<number> {
   let last = from;
-  while (!store.isDiskFull) {
+  while (!store.fullDisk?.isFull) {
     try {
       await store.commit([["put", "zoos", { id: last + 1, text }]], 0);
       last++;
@@ -83,7 +83,7 @@ async function thin(store: Store, last: number): Promise<number> {
     // The write that finds the disk full is refused, the next one is not.
     await remove().catch(remove);
   }
-  await until(() => !store.isDiskFull);
+  await until(() => !store.fullDisk?.isFull);
   await store.commit([["put", "zoos", { id: last + 1, text }]], 0);
   return last + 1;
 }

@@ -9,6 +9,8 @@
 
 import type { Buffer } from "node:buffer";
 import { FullDisk } from "../../src/store/full-disk.ts";
+import { FastWrites } from "../../src/store/log/fast-writes.ts";
+import * as marker from "../../src/store/log/marker.ts";
 import { createHash } from "node:crypto";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -127,6 +129,8 @@ export class Scene {
       now,
       random,
       fullDisk: FullDisk,
+      marker,
+      fastWrites: new FastWrites(),
     };
   }
 

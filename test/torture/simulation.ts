@@ -153,7 +153,7 @@ async function work(
   // The records in memory are correct too, whatever the disk did.
   const before = copyHistory(history);
   if (!store.isWritable || store.seq === store.durableSeq) verify(read, before);
-  report.rotations += store.position.generation - 1;
+  report.rotations += store.log.generation - 1;
 }
 
 /** The number of injected faults, by step and error. */

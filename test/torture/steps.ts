@@ -63,7 +63,7 @@ async function rotateThrice(scene: Scene): Promise<number> {
       ]);
       await look(store, scene.history, 1);
     }
-    return store.position.generation;
+    return store.log.generation;
   } finally {
     await store.close();
   }
@@ -289,7 +289,7 @@ class Failing {
   async #writeAgain(store: Store): Promise<void> {
     if (this.#mayStop() && !store.isWritable) return;
     if (!store.isWritable) throw new Error("the store is read-only");
-    for (let waited = 0; store.isDiskFull; waited++) {
+    for (let waited = 0; store.fullDisk?.isFull; waited++) {
       if (waited > 5000) throw new Error("the disk stays full");
       await new Promise((resolve) => setTimeout(resolve, 1));
     }

@@ -10,7 +10,9 @@
 import { openSync, readFileSync, writeSync } from "node:fs";
 import process from "node:process";
 import { FullDisk } from "../../src/store/full-disk.ts";
-import { openStore, realFiles } from "../../src/store/store.ts";
+import { fastFiles, FastWrites } from "../../src/store/log/fast-writes.ts";
+import * as marker from "../../src/store/log/marker.ts";
+import { openStore } from "../../src/store/store.ts";
 import { defects } from "./defects.ts";
 import { type History, historyOf, look, write } from "./oracle.ts";
 import { tables } from "./scene.ts";
@@ -29,7 +31,9 @@ const store = await openStore({
   folder,
   tables,
   fullDisk: FullDisk,
-  files: defects[defect]?.files?.(realFiles) ?? realFiles,
+  marker,
+  fastWrites: new FastWrites(),
+  files: defects[defect]?.files?.(fastFiles) ?? fastFiles,
   limits: {
     minLogBytes: 100_000,
     reserveBytes: 100_000,

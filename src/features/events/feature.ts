@@ -18,10 +18,11 @@ import {
 import { type Actor, type Grants, mayAccess } from "../../auth/access.ts";
 import { ownerProperty, seesAll } from "../../api/declaration/declaration.ts";
 import { errorText } from "../../store/error.ts";
-import type { LogPosition } from "../../store/transactions.ts";
 import type { Mutation, Table } from "../../store/store.ts";
 import {
   ChangeFeed,
+  type LogPosition,
+  positionOf,
   type Reset,
   type Subscriber,
   type Transaction,
@@ -336,7 +337,7 @@ export const feature: Feature = {
       run: (context) => {
         const id = context.headers["last-event-id"];
         if (id === undefined) {
-          return follow(source, context, api.store.position);
+          return follow(source, context, positionOf(api.store));
         }
         const seq = parseEventId(api.store, String(id));
         // Records from before the last change of the declaration may not

@@ -18,7 +18,6 @@ import { join } from "node:path";
 import { setImmediate as nextTick } from "node:timers/promises";
 import { crc32 } from "node:zlib";
 import { errorCode } from "../../store/error.ts";
-import type { LogPosition } from "../../store/transactions.ts";
 import {
   type Line,
   type OpenFile,
@@ -34,6 +33,22 @@ import {
 } from "../../store/log/format.ts";
 import { asShared, type SharedStore } from "../../store/shared.ts";
 import type { Store } from "../../store/store.ts";
+
+/** The end of a transaction in a log. */
+export interface LogPosition {
+  readonly generation: number;
+  /** The start value of the CRC of the log's lines. */
+  readonly seed: number;
+  readonly offset: number;
+  readonly seq: number;
+}
+
+/** Returns the end of the durable part of the log. */
+export function positionOf(
+  { durableSeq: seq, log: { generation, seed, offset } }: Store,
+): LogPosition {
+  return { generation, seed, offset, seq };
+}
 
 /** A committed transaction. */
 export interface Transaction {
@@ -83,10 +98,10 @@ export class ChangeFeed {
   /** @param onError called with the error if a log cannot be read */
   constructor(store: Store, onError: (error: unknown) => void) {
     this.#shared = asShared(store);
-    this.#logs = { folder: store.folder, head: store.position };
+    this.#logs = { folder: store.folder, head: positionOf(store) };
     this.#onError = onError;
     store.advanceListeners.add(() => {
-      this.#logs.head = store.position;
+      this.#logs.head = positionOf(store);
       this.#wakeAll();
     });
   }

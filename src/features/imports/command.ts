@@ -15,6 +15,7 @@ import { tablesOf } from "../../api/routes.ts";
 import { CommandError, UsageError } from "../../usage.ts";
 import { openDataFolder } from "../../data-folder.ts";
 import "../../store/memory/exchange.ts";
+import * as marker from "../../store/log/marker.ts";
 import { reserves } from "../../store/reserves.ts";
 import { print, showProgress, unknownCollection } from "../../cli/output.ts";
 import { errorText } from "../../store/error.ts";
@@ -63,6 +64,7 @@ export async function importCommand(
   const store = await openDataFolder(dataDir, declaration, {
     etcd,
     log,
+    marker,
     ...reserves(),
     tables,
   });

@@ -130,13 +130,13 @@ function serverFamilies(
   const { user, system } = process.cpuUsage();
   return {
     records: ["Stored records.", sizes],
-    store_log_bytes: ["Write-ahead log size.", store.position.offset],
+    store_log_bytes: ["Write-ahead log size.", store.log.offset],
     store_seq: ["Last sequence number in memory.", store.seq],
     store_durable_seq: [
       "Last sequence number on the disk.",
       store.durableSeq,
     ],
-    store_full: ["1 if the disk is full.", store.isDiskFull],
+    store_full: ["1 if the disk is full.", store.fullDisk?.isFull ?? false],
     ...(store.memory && memoryFamilies(store.memory)),
     store_writable: [
       "1 if the store accepts writes.",

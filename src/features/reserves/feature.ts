@@ -11,6 +11,6 @@ import { reserves } from "../../store/reserves.ts";
 
 export const feature: Feature = {
   checkSettings: () => requireHeap(),
-  reserves,
+  storeOptions: reserves,
   open() {},
 };

@@ -5,7 +5,7 @@
  */
 
 import { Buffer } from "node:buffer";
-import { constants, fstatSync, type Stats, write } from "node:fs";
+import { constants, fstatSync } from "node:fs";
 import {
   mkdir,
   open,
@@ -16,8 +16,6 @@ import {
   unlink,
 } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import process from "node:process";
-import { promisify } from "node:util";
 import { errorCode, errorText, StoreError } from "../error.ts";
 
 /** A file that a log is read from. */
@@ -36,10 +34,7 @@ export interface OpenFile extends ReadableFile {
     bytes: Uint8Array,
     position: number,
   ): Promise<{ readonly bytesWritten: number }>;
-  /**
-   * Resolves once the written bytes and the file's size are on the disk: at
-   * once for a log whose writes have already waited for that.
-   */
+  /** Resolves once the written bytes and the file's size are on the disk. */
   datasync(): Promise<void>;
   truncate(size: number): Promise<void>;
   stat(): Promise<{ readonly size: number; readonly nlink: number }>;
@@ -66,12 +61,6 @@ export interface FileSystem {
 
 const { O_RDONLY, O_RDWR, O_CREAT, O_TRUNC } = constants;
 
-/**
- * Makes each write wait for the disk, which saves a trip through the thread
- * pool. Other systems lack it, or their version is weaker than fdatasync.
- */
-const O_DSYNC = process.platform === "linux" ? constants.O_DSYNC : 0;
-
 /** Nothing in a data folder is a link, and opening a FIFO must not wait for its other end. Windows has neither. */
 const { O_NOFOLLOW = 0, O_NONBLOCK = 0 } = constants;
 
@@ -79,10 +68,8 @@ const flags = {
   read: O_RDONLY,
   write: O_RDWR,
   create: O_RDWR | O_CREAT | O_TRUNC,
-  log: O_RDWR | O_DSYNC,
+  log: O_RDWR,
 };
-
-const writeBytes = promisify(write);
 
 function notAFile(path: string): StoreError {
   return new StoreError(
@@ -91,44 +78,31 @@ function notAFile(path: string): StoreError {
   );
 }
 
-/**
- * The machine's own files. Writes bypass FileHandle, which would take a tenth
- * of the time of a transaction that is alone in its batch; fstat never waits
- * for the disk, so it can be synchronous.
- */
+/** Opens a file or a folder with some flags. */
+export async function openFile(path: string, flag: number): Promise<OpenFile> {
+  const all = flag | O_NOFOLLOW | O_NONBLOCK;
+  const handle = await open(path, all, 0o600).catch((error) => {
+    throw errorCode(error) === "ELOOP" ? notAFile(path) : error;
+  });
+  const stats = fstatSync(handle.fd);
+  if (!stats.isFile() && !stats.isDirectory()) {
+    await handle.close();
+    throw notAFile(path);
+  }
+  return {
+    fd: handle.fd,
+    read: (into, position) => handle.read(into, 0, into.length, position),
+    write: (bytes, position) => handle.write(bytes, 0, bytes.length, position),
+    datasync: () => handle.datasync(),
+    truncate: (size) => handle.truncate(size),
+    stat: () => handle.stat(),
+    close: () => handle.close(),
+  };
+}
+
+/** The machine's own files. */
 export const realFiles: FileSystem = {
-  async open(path, mode) {
-    const flag = flags[mode] | O_NOFOLLOW | O_NONBLOCK;
-    const handle = await open(path, flag, 0o600).catch((error) => {
-      throw errorCode(error) === "ELOOP" ? notAFile(path) : error;
-    });
-    const stats = fstatSync(handle.fd);
-    if (!stats.isFile() && !stats.isDirectory()) {
-      await handle.close();
-      throw notAFile(path);
-    }
-    const syncsItself = mode === "log" && O_DSYNC > 0;
-    let isSynced = syncsItself;
-    return {
-      fd: handle.fd,
-      read: (into, position) => handle.read(into, 0, into.length, position),
-      write: (bytes, position) =>
-        writeBytes(handle.fd, bytes, 0, bytes.length, position),
-      // Not through the file descriptor, which the permission model does not
-      // allow.
-      async datasync() {
-        if (!isSynced) await handle.datasync();
-        isSynced = syncsItself;
-      },
-      truncate: (size) => {
-        isSynced = false;
-        return handle.truncate(size);
-      },
-      stat: () =>
-        new Promise<Stats>((resolve) => resolve(fstatSync(handle.fd))),
-      close: () => handle.close(),
-    };
-  },
+  open: (path, mode) => openFile(path, flags[mode]),
   rename,
   remove: (path) => unlink(path).catch(undefinedIfMissing),
   list: (folder) => readdir(folder),

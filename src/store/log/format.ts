@@ -86,14 +86,9 @@ const sectorBytes = 512;
 /** How many faults of a file are described. */
 export const maxFaults = 100;
 
-let formatted = { time: NaN, text: "" };
-
-/** Formats a time in milliseconds as RFC 3339, in UTC. Cached, because many writes share a millisecond: it takes 2 of the 40 µs of a POST. */
+/** Formats a time in milliseconds as RFC 3339, in UTC. */
 export function formatTime(time: number): string {
-  if (time !== formatted.time) {
-    formatted = { time, text: new Date(time).toISOString() };
-  }
-  return formatted.text;
+  return new Date(time).toISOString();
 }
 
 /** Returns the beginning of a line with the CRC of the bytes after it. */

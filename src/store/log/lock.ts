@@ -33,8 +33,8 @@ import { setTimeout as delay } from "node:timers/promises";
 import { errorCode, StoreError } from "../error.ts";
 import { randomName, type StoreFolder } from "./folder.ts";
 
-// 107 on Linux, 103 elsewhere.
-const maxSocketPathBytes = 103;
+/** The longest path of a folder with sockets: with their names, 27 bytes, it may have 103 (on Linux 107). */
+const maxFolderBytes = 76;
 
 /** The longest pause after two processes have seen each other. */
 const maxPauseMs = 50;
@@ -45,10 +45,11 @@ export async function acquireLock(
 ): Promise<() => Promise<void>> {
   const { files, folder } = place;
   const handle = await files.open(`${folder}/`, "read"); // it may be a link itself
+  const sockets = socketFolder(folder, handle.fd);
   try {
-    while (!await hasLivingLock(place, handle.fd)) {
-      const { name, withdraw } = await publish(place, handle.fd);
-      const hasRival = await hasLivingLock(place, handle.fd, name)
+    while (!await hasLivingLock(place, sockets)) {
+      const { name, withdraw } = await publish(place, sockets);
+      const hasRival = await hasLivingLock(place, sockets, name)
         .catch((error) => withdraw().then(() => Promise.reject(error)));
       if (!hasRival) return () => withdraw().finally(() => handle.close());
       await withdraw();
@@ -66,12 +67,12 @@ export async function acquireLock(
 }
 
 /** Listens on a new socket; returns its name and the function that ends it. */
-async function publish(place: StoreFolder, descriptor: number) {
+async function publish(place: StoreFolder, sockets: string) {
   const { files, folder } = place;
   const base = `lock-${randomName(place)}`;
   const name = `${base}.sock`;
   const server = createServer((socket) => socket.destroy());
-  server.listen(socketPath(folder, `${base}.new`, descriptor));
+  server.listen(join(sockets, `${base}.new`));
   await once(server, "listening");
   server.unref();
   const withdraw = async () => {
@@ -86,13 +87,13 @@ async function publish(place: StoreFolder, descriptor: number) {
 /** Returns whether another process has a lock, and removes those of dead ones. */
 async function hasLivingLock(
   { files, folder }: StoreFolder,
-  descriptor: number,
+  sockets: string,
   ownName?: string,
 ): Promise<boolean> {
   for (const name of await files.list(folder)) {
     const isLock = name.startsWith("lock-") && name.endsWith(".sock");
     if (!isLock || name === ownName) continue;
-    if (await isAlive(socketPath(folder, name, descriptor))) return true;
+    if (await isAlive(join(sockets, name))) return true;
     await files.remove(join(folder, name));
   }
   return false;
@@ -112,11 +113,10 @@ async function isAlive(path: string): Promise<boolean> {
   }
 }
 
-/** Returns a path that is short enough for a socket. */
-function socketPath(folder: string, name: string, descriptor: number): string {
-  const path = join(folder, name);
-  const isShort = Buffer.byteLength(path) <= maxSocketPathBytes;
+/** Returns a path of an open folder that is short enough for the sockets in it. */
+function socketFolder(folder: string, descriptor: number): string {
+  const isShort = Buffer.byteLength(folder) <= maxFolderBytes;
   return isShort || process.platform !== "linux"
-    ? path
-    : `/proc/self/fd/${descriptor}/${name}`;
+    ? folder
+    : `/proc/self/fd/${descriptor}`;
 }

@@ -3,13 +3,6 @@
  *
  * - Group commit: a transaction is acknowledged only when its line and all
  *   lines before it are on the disk; all that wait share one write.
- * - A batch waits for clients that are about to write again. Those whose
- *   transactions have just become durable often send the next one at once, so a
- *   batch is written when as many transactions wait as did a moment ago, or
- *   after as long as the last write took: a batch cannot gain more than that by
- *   waiting (compare PostgreSQL's `commit_siblings` and `commit_delay`). A lone
- *   writer never waits, and once writers stop coming one batch has waited in
- *   vain.
  * - A failed write or fdatasync is never retried: the retry may report success
  *   although the data is lost. All that is not durable is rolled back with an
  *   unknown outcome, and nothing is written until a restart.
@@ -18,10 +11,9 @@
  *   writing continues. If it fails, the disk has failed.
  */
 
-import { performance } from "node:perf_hooks";
-import { setImmediate as nextTurn } from "node:timers/promises";
 import { errorText, StoreError } from "../error.ts";
 import { append, cutZeros } from "./append.ts";
+import type { FastWrites } from "./fast-writes.ts";
 import {
   encodeEntries,
   encodeLine,
@@ -36,6 +28,7 @@ import type { Pending, TransactionQueue } from "../queue.ts";
 interface WriterOptions {
   readonly folder: StoreFolder;
   readonly limits: StoreLimits;
+  readonly fastWrites: FastWrites | undefined;
   /** Called, and awaited, before each write. */
   readonly beforeWrite: () => Promise<void> | undefined;
   /**
@@ -63,14 +56,6 @@ export class LogWriter {
   fault: StoreError | undefined;
   readonly #options: WriterOptions;
   #rotation: Rotation | undefined;
-  /**
-   * How many transactions were waiting a moment ago, and how long a batch waits
-   * for as many.
-   */
-  #expectedCount = 0;
-  #maxWaitMs = 0;
-  /** Ends the wait at the end of the current turn of the event loop. */
-  #wakeUp = () => {};
   #running: Promise<void> | undefined;
 
   constructor(log: OpenLog, queue: TransactionQueue, options: WriterOptions) {
@@ -81,7 +66,7 @@ export class LogWriter {
 
   /** Writes what was added to the queue. */
   wake(): void {
-    if (this.queue.length === this.#expectedCount) this.#wakeUp();
+    this.#options.fastWrites?.wake(this.queue);
     this.#start();
   }
 
@@ -90,23 +75,15 @@ export class LogWriter {
     if (this.fault !== undefined) return Promise.reject(this.fault);
     return new Promise((resolve, reject) => {
       this.#rotation = { start, resolve, reject };
-      this.#wakeUp();
       this.#start();
     });
   }
 
-  /** Closes the log once nothing is being written; returns whether all of it, and nothing else, is on the disk. */
-  async close(): Promise<boolean> {
+  /** Closes the log once nothing is being written, and what is to be done before that is done. */
+  async close(finish: () => Promise<void> | undefined): Promise<void> {
     while (this.#running !== undefined) await this.#running;
-    const { log, fault } = this;
-    try {
-      if (fault === undefined && log.size > log.offset) await cutZeros(log);
-      return fault === undefined;
-    } catch {
-      return false;
-    } finally {
-      await log.file.close().catch(() => {});
-    }
+    await finish();
+    await this.log.file.close().catch(() => {}); // all of it is on the disk
   }
 
   #start(): void {
@@ -125,8 +102,8 @@ export class LogWriter {
         if (this.#rotation?.start.seq === this.queue.durableSeq) {
           await this.#rotate(this.#rotation);
         }
-        await this.#waitForSiblings();
-        const { maxBatchBytes } = this.#options.limits;
+        const { fastWrites, limits: { maxBatchBytes } } = this.#options;
+        await fastWrites?.wait(this.queue);
         const lastSeq = this.#rotation?.start.seq ?? Infinity;
         const batch = this.queue.next(maxBatchBytes, lastSeq);
         if (batch.length > 0) await this.#write(batch);
@@ -138,36 +115,16 @@ export class LogWriter {
     this.#running = undefined;
   }
 
-  /** Waits, at most as long as the last write took, until as many transactions are queued as waited then. */
-  async #waitForSiblings(): Promise<void> {
-    const start = performance.now();
-    while (
-      this.queue.length < this.#expectedCount && this.#rotation === undefined
-    ) {
-      const leftMs = this.#maxWaitMs - (performance.now() - start);
-      if (leftMs <= 0) return;
-      // Timers are too coarse for a fast disk; on a slow disk, turns of the
-      // event loop would waste CPU time.
-      if (leftMs < 2) await nextTurn();
-      else {
-        await new Promise<void>((resolve) => {
-          this.#wakeUp = () => setImmediate(resolve);
-          setTimeout(resolve, leftMs);
-        });
-      }
-    }
-  }
-
   async #write(batch: readonly Pending[]): Promise<void> {
-    await this.#options.beforeWrite();
-    const { queue, log: { seed } } = this;
+    const { beforeWrite, fastWrites, folder } = this.#options;
+    await beforeWrite();
+    const { log, queue } = this;
     const { durableSeq: durable } = queue;
-    const lines = encodeEntries(batch, { durable, seed });
-    const syncMs = await append(this.log, lines, this.#options.folder);
+    const lines = encodeEntries(batch, { durable, seed: log.seed });
+    const padded = await fastWrites?.pad(lines, log, folder);
+    const syncMs = await append(log, lines, padded);
     queue.advance(durable + batch.length);
-    this.#expectedCount = batch.length + queue.length;
-    // One slow write must not make the next ones wait as long.
-    this.#maxWaitMs = Math.min(syncMs, 2 * this.#maxWaitMs || syncMs);
+    fastWrites?.note(batch.length + queue.length, syncMs);
     queue.callBack();
     this.#options.onAdvance(syncMs);
   }
@@ -182,7 +139,7 @@ export class LogWriter {
       const at = formatTime(folder.now());
       const seal = encodeLine(`"seal":${start.seq},"at":"${at}"}`, seed);
       try {
-        const syncMs = await append(this.log, seal, folder);
+        const syncMs = await append(this.log, seal);
         await cutZeros(this.log);
         await next.publish();
         this.log = next.log;

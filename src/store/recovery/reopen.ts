@@ -93,19 +93,11 @@ async function copyLog(
       const saved = `${path}.torn-${now()}`;
       await writeAtomically(files, saved, (to) => copyBytes(from, to, rest));
     }
-    if (isClean(scan)) return;
+    if (scan.options.marker?.isClean(scan)) return;
     await writeAtomically(files, path, async (to) => {
       await copyBytes(from, to, good);
       const newline = log.lacksNewline ? "\n" : "";
       await writeAll(to, Buffer.from(newline), log.end);
     });
   });
-}
-
-/** Returns whether the last stop left the whole log on the disk. */
-function isClean(scan: FolderScan): boolean {
-  const { log, marker, storeId, generation, seq } = scan;
-  return marker?.clean === true && marker.store === storeId &&
-    marker.generation === generation && marker.seq === seq &&
-    marker.offset === log.end && marker.offset === log.size && !log.isPadded;
 }

@@ -31,7 +31,7 @@ import {
   scanLog,
   unknown,
 } from "../log/format.ts";
-import { type DurabilityMarker, readMarker } from "../log/marker.ts";
+import type { DurabilityMarker } from "../log/marker.ts";
 import type { Document } from "../memory/row.ts";
 import {
   applyMutation,
@@ -84,6 +84,8 @@ export class FolderScan {
 export interface FolderScanOptions extends TableOptions {
   readonly files: FileSystem;
   readonly tables: readonly TableDeclaration[];
+  /** Reads and writes the marker; without it, nothing does. */
+  readonly marker?: typeof import("../log/marker.ts");
   /** Receives each transaction before it is applied, from the oldest snapshot on. */
   readonly onTransaction?: (line: LogLine, tables: Tables) => void;
   /** Reads a file, if not as usual. */
@@ -99,11 +101,10 @@ export async function scanFolder(
   const fileNames = scan.fileNames = await options.files.list(folder);
   const generations = fileNames.map((name) => generationOf(name) ?? 0);
   scan.generation = Math.max(0, ...generations);
-  scan.marker = await readMarker(options.files, folder);
-  const isMarked = (scan.marker?.seq ?? 0) > 0;
-  scan.exists = scan.generation > 0 || isMarked ||
-    fileNames.includes(names.meta);
-  scan.refusal = await refusalOf(readMeta(scan, isMarked));
+  scan.marker = await options.marker?.readMarker(options.files, folder);
+  scan.exists = scan.generation > 0 || fileNames.includes(names.meta) ||
+    (scan.marker?.seq ?? 0) > 0;
+  scan.refusal = await refusalOf(readMeta(scan));
   if (!scan.exists || scan.refusal?.code === "format") return scan;
   const refusal = await readNewestState(scan);
   scan.refusal ??= refusal;
@@ -111,14 +112,14 @@ export async function scanFolder(
 }
 
 /** Reads `meta.json`, which marks a store as completely created or repaired. */
-async function readMeta(scan: FolderScan, isMarked: boolean): Promise<void> {
+async function readMeta(scan: FolderScan): Promise<void> {
   const { folder, options } = scan;
   const { meta } = names;
   const bytes = await readSmallFile(options.files, folder, meta)
     .catch((error) => refuseUnreadable(scan, meta, error));
   if (bytes === undefined) {
     // Only the first log is created before it.
-    if (isMarked || scan.generation > 1) {
+    if (scan.generation > 1 || scan.marker?.seq) {
       refuse(scan, wholeFile(meta, "it is missing"));
     }
     return;
@@ -160,29 +161,16 @@ async function readState(scan: FolderScan, base: number): Promise<void> {
   scan.tornWrite = undefined;
   if (base > 0) await readPart(scan, names.snapshot(base));
   let generation = Math.max(base, 1);
-  let end: number;
   do {
-    ({ end } = await readPart(scan, names.log(generation)));
+    await readPart(scan, names.log(generation));
   } while (generation++ < scan.generation);
-  const acknowledged = markedSeq(scan);
-  if (acknowledged > scan.seq) {
-    refuse(
-      scan,
-      wholeFile(
-        names.log(scan.generation),
-        `it ends at sequence ${scan.seq}, but the marker proves that ` +
-          `${acknowledged} was acknowledged`,
-        end,
-      ),
-    );
-  }
 }
 
 /** Reads a snapshot or log into the tables, by the rules at the head of this file. */
-async function readPart(scan: FolderScan, name: string): Promise<LogScan> {
+async function readPart(scan: FolderScan, name: string): Promise<void> {
   const { options, tables } = scan;
   const log = await readFile(scan, name, applyTo(tables, name, options));
-  const { header, faults: [fault] } = log;
+  const { header, faults: [fault], seq } = log;
   const isSnapshot = name.startsWith("snapshot-");
   scan.storeId ||= header?.store ?? "";
   if (
@@ -190,26 +178,29 @@ async function readPart(scan: FolderScan, name: string): Promise<LogScan> {
     header.generation !== generationOf(name) ||
     !isSnapshot && header.seq !== scan.seq
   ) {
-    return refuse(
-      scan,
-      fault ??
-        wholeFile(name, "its header does not continue the file before it"),
-    );
+    const message = "its header does not continue the file before it";
+    return refuse(scan, fault ?? wholeFile(name, message));
   }
-  scan.seq = log.seq;
+  scan.seq = seq;
   if (isSnapshot) scan.baseBytes = log.size;
   else scan.log = log;
   restoreCounters(tables, header);
-  if (fault === undefined) return log;
-  const durable = Math.max(log.provenSeq, markedSeq(scan));
-  const isEnd = name === names.log(scan.generation) && !log.isSealed;
-  if (isEnd && log.isTorn && durable <= log.seq) {
-    scan.tornWrite = fault;
-  } else {
+  const isLast = name === names.log(scan.generation);
+  const marked = markedSeq(scan);
+  if (fault !== undefined) {
+    const isLost = Math.max(log.provenSeq, marked) > seq;
+    if (isLast && !log.isSealed && log.isTorn && !isLost) {
+      scan.tornWrite = fault;
+      return;
+    }
     scan.faults.push(...log.faults);
     refuse(scan, fault);
   }
-  return log;
+  if (isLast && marked > seq) {
+    const message = `it ends at sequence ${seq}, but the marker proves that ` +
+      `${marked} was acknowledged`;
+    refuse(scan, wholeFile(name, message, log.end));
+  }
 }
 
 /** Reads a snapshot or log. All but the last log must end with a seal. */

@@ -650,7 +650,7 @@ test("who may have missed a change, as a deletion after it was rolled back, is t
   assert.equal((await deleted.response).status, 503);
   isFull = false;
   assert.equal(app.store.table("zoos").get(id)?.document["city"], "Utrecht");
-  await eventually(() => !app.store.isDiskFull);
+  await eventually(() => !app.store.fullDisk?.isFull);
   await make(app, { token, path, json: { ...zoo, name: "Third" } });
   assert.equal((await follower.next()).type, "reset");
 });

@@ -10,10 +10,11 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import {
   ChangeFeed,
+  type LogPosition,
+  positionOf,
   type Subscriber,
   type Transaction,
 } from "../../../src/features/events/feed.ts";
-import type { LogPosition } from "../../../src/store/transactions.ts";
 import {
   type FileSystem,
   type Mutation,
@@ -52,7 +53,7 @@ function subscribe(feed: ChangeFeed, after: number | LogPosition): Feed {
 /** Follows the one change feed of a store. */
 function follow(
   store: Store,
-  after: number | LogPosition = store.position,
+  after: number | LogPosition = positionOf(store),
 ): Feed {
   const feed = feeds.get(store) ?? new ChangeFeed(store, () => {});
   feeds.set(store, feed);
@@ -141,7 +142,7 @@ test("a subscriber that disconnects a hundred times gets each transaction once, 
       }
     }));
     await Promise.all([following, rotated]);
-    generation = store.position.generation;
+    generation = store.log.generation;
     await store.close();
   }
   assert.ok(cuts >= 100, `${cuts} cuts`);
@@ -166,7 +167,7 @@ test("a thousand subscribers share one read and one decoded transaction", async 
 
 test("a thousand transactions, or a mebibyte, are cached, and an older one is read again", async (t) => {
   const store = await openFor(t, await folderFor(t));
-  const start = store.position;
+  const start = positionOf(store);
   const live = follow(store);
   const ids = Array.from({ length: 1001 }, (_, index) => index + 1);
   await Promise.all(ids.map((id) => store.commit(put(id), 0)));
@@ -177,7 +178,7 @@ test("a thousand transactions, or a mebibyte, are cached, and an older one is re
   assert.notEqual(again, first);
   assert.deepEqual(again, first);
 
-  const middle = store.position;
+  const middle = positionOf(store);
   for (const id of [1, 2]) await store.commit(put(id, "x".repeat(6e5)), 0);
   const [large] = await take(live, 2);
   const reread = await next(follow(store, middle));
@@ -318,7 +319,7 @@ test("a write that is not durable is not delivered, and one that is rolled back 
   cut();
   await Promise.all(refused);
   disk.fate = () => undefined;
-  while (store.isDiskFull) await turn();
+  while (store.fullDisk?.isFull) await turn();
   await store.commit(put(3, "taken"), 0);
   for (const each of [feed, behind]) {
     const { seq, mutations } = await next(each);

@@ -270,7 +270,7 @@ for (
     assert.deepEqual(await spoolFiles(store), []);
     await store.commit([["put", "zoos", { id: 1 }]], 0);
     assert.equal(store.isWritable, true);
-    assert.equal(store.isDiskFull, false);
+    assert.equal(store.fullDisk?.isFull ?? false, false);
   });
 }
 
@@ -298,7 +298,7 @@ test("a spool file never takes the space that the log and the next snapshot need
   for (let id = 51; id <= 60; id++) {
     await store.commit([["put", "zoos", { id, text }]], 0);
   }
-  assert.equal(store.isDiskFull, false);
+  assert.equal(store.fullDisk?.isFull ?? false, false);
 });
 
 test("while the disk is full no body is written", async (t) => {
@@ -307,7 +307,7 @@ test("while the disk is full no body is written", async (t) => {
   const store = await openFor(t, disk.folder, { files: disk, limits });
   disk.capacity = 60_000;
   const text = "x".repeat(1000);
-  for (let id = 1; !store.isDiskFull; id++) {
+  for (let id = 1; !store.fullDisk?.isFull; id++) {
     await store.commit([["put", "zoos", { id, text }]], 0).catch(() => {});
   }
   await assert.rejects(spool(store, "x"), { code: "disk-full" });

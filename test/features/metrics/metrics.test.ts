@@ -78,7 +78,7 @@ describe("the metrics", () => {
     assert.equal(sample(text, "zoo_api_store_durable_seq"), store.seq);
     assert.equal(
       sample(text, "zoo_api_store_log_bytes"),
-      store.position.offset,
+      store.log.offset,
     );
     assert.equal(sample(text, "zoo_api_store_writable"), 1);
     assert.equal(sample(text, "zoo_api_store_full"), 0);

@@ -8,8 +8,8 @@ import {
   type FileSystem,
   realFiles,
   type Store,
-} from "../../src/store/store.ts";
-import { folderFor, openFor } from "./support.ts";
+} from "../../../src/store/store.ts";
+import { folderFor, openFor } from "../../store/support.ts";
 
 /** Also while a test mocks it. */
 const setRealTimeout = setTimeout;
