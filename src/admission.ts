@@ -19,7 +19,15 @@ export interface Requester {
   readonly client: string;
   /** Aborted when its response has ended or its connection has: nobody works for it any more. */
   readonly signal: AbortSignal;
+  /** Runs long work in the turn of the client, if a feature shares the turns among the clients. */
+  readonly inTurn?: <T>(
+    kind: TurnKind,
+    work: () => Promise<T>,
+  ) => Promise<T>;
 }
+
+/** The long work of the kernel: a password hash, or the receiving of a large body. */
+export type TurnKind = "hash" | "body";
 
 /** How long a request waits before it is refused. */
 const maxWaitMs = 30_000;

@@ -5,7 +5,7 @@
  */
 
 import { performance } from "node:perf_hooks";
-import { Turns } from "../admission.ts";
+import type { Requester, TurnKind } from "../admission.ts";
 import {
   ClientDisconnected,
   defaultMaxBodyBytes,
@@ -53,11 +53,8 @@ export type SharedState =
   & Authentication
   & { readonly hooks: RequestHooks<RequestContext> };
 
-/** The large bodies that are received, so that they do not fill the memory; at most half of them are of one client. */
-const largeBodies = new Turns(16, 8);
-
 /** One request, and its response. */
-export class RequestContext {
+export class RequestContext implements Requester {
   readonly request: IncomingRequest;
   readonly response: OutgoingResponse;
   readonly method: string;
@@ -158,6 +155,11 @@ export class RequestContext {
     return this.#closed.signal;
   }
 
+  /** Runs long work in the turn of the client, if a feature shares the turns among the clients. */
+  inTurn<T>(kind: TurnKind, work: () => Promise<T>): Promise<T> {
+    return this.shared.hooks.inTurn?.(this, kind, work) ?? work();
+  }
+
   /**
    * Reads the body into memory, once. What waits for it must authenticate anew.
    *
@@ -168,7 +170,7 @@ export class RequestContext {
     const length = Number(this.headers["content-length"] ?? Infinity);
     const read = () => readBody(this.response, maxBodyBytes);
     return this.#body ??= Math.min(maxBodyBytes, length) > defaultMaxBodyBytes
-      ? largeBodies.run(this, read)
+      ? this.inTurn("body", read)
       : read();
   }
 
