@@ -35,7 +35,6 @@ import {
   type Response,
   send,
 } from "./http/connection.ts";
-import { checkMessage } from "./http/message.ts";
 import { logFailure, logResponse } from "./log.ts";
 import { errorCode, errorText } from "./store/error.ts";
 
@@ -116,9 +115,9 @@ export class Application {
     const { request, method } = context;
     const { base } = this.#shared;
     this.hooks.checkQuota?.(context); // 429
-    checkMessage(request); // 400, 414, 417, 431, 501
+    this.hooks.checkMessage?.(request); // 400, 417, 431, 501
     if (method === "OPTIONS" && request.url === "*") return serverDescription;
-    const target = parseTarget(context.target); // 400
+    const target = parseTarget(context.target); // 400, 414
     const match = findRoute(this.#routes, target.path, base.path); // 400
     if (!match) {
       const { path } = target;

@@ -149,7 +149,7 @@ function passRequests(
   connections: ServerState["connections"],
 ): void {
   server.on("error", () => {}); // a connection that cannot be accepted
-  server.maxHeadersCount = 0; // none is dropped: checkMessage counts them
+  server.maxHeadersCount = 0; // none is dropped without a word
   // A stop would take connections for idle that are still sending a response.
   server.closeIdleConnections = () => {};
   // An Expect field is checked with the rest of the header.

@@ -1,12 +1,14 @@
 /**
- * What a server needs where strangers reach it: it limits how fast passwords can
- * be guessed, and shares the connections, and the turns of what takes long, among
- * its clients. Who may do what is decided without it.
+ * What a server needs where strangers reach it: it refuses what a proxy could
+ * interpret differently, limits how fast passwords can be guessed, and shares the
+ * connections, and the turns of what takes long, among its clients. Who may do
+ * what is decided without it.
  */
 
 import { Turns } from "../../admission.ts";
 import type { Feature } from "../../api/feature.ts";
 import { guardConnections } from "./connections.ts";
+import { checkMessage } from "./message.ts";
 import { createSignInLimiter } from "./sign-ins.ts";
 
 const turns = {
@@ -18,6 +20,7 @@ const turns = {
 
 export const feature: Feature = {
   open: ({ now }) => ({
+    checkMessage,
     inTurn: (requester, kind, work) => turns[kind].run(requester, work),
     limitSignIns: createSignInLimiter(now),
     guardConnections: guardConnections(),
