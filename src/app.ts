@@ -4,7 +4,6 @@
  */
 
 import type { Operation, Route } from "./api/operation.ts";
-import { performance } from "node:perf_hooks";
 import type { Feature, FeatureHooks, SingleHooks } from "./api/feature.ts";
 import type { ApiOptions } from "./api/options.ts";
 import {
@@ -31,7 +30,6 @@ import { checkContentType, isReadMethod } from "./http/content.ts";
 import { findRoute, parseTarget } from "./http/router.ts";
 import {
   type OutgoingResponse,
-  type RawError,
   type Response,
   send,
 } from "./http/connection.ts";
@@ -96,16 +94,6 @@ export class Application {
     }
   }
 
-  /** Logs and counts an error that was sent without a request. */
-  readonly onRawError = (error: RawError): void => {
-    this.#shared.log("debug", "answered", error);
-    const { status } = error;
-    const start = performance.now();
-    const request = { route: undefined, method: "", headers: {}, start };
-    const response = { status, fields: [] };
-    for (const listen of this.#listeners) listen(request, response);
-  };
-
   /**
    * Returns the response to a request; undefined if the request must be judged
    * again. RFC 9110 leaves the order of the steps open; this is ours. The first
@@ -114,6 +102,7 @@ export class Application {
   #judge(context: RequestContext): Settled {
     const { request, method } = context;
     const { base } = this.#shared;
+    if (request.readError) throw request.readError; // 400, 408, 431
     this.hooks.checkQuota?.(context); // 429
     this.hooks.checkMessage?.(request); // 400, 417, 431, 501
     if (method === "OPTIONS" && request.url === "*") return serverDescription;

@@ -78,8 +78,8 @@ async function serve(options: CommandSettings): Promise<void> {
     await application.start();
     const early: OutgoingResponse[] = [];
     let handle: Handler = (response) => void early.push(response);
-    const { hooks, onRawError } = application;
-    const all = { ...hooks, host, port, onRawError };
+    const { hooks } = application;
+    const all = { ...hooks, host, port };
     const listener = await listen((response) => handle(response), all)
       .catch((error) => {
         throw new CommandError(explainListenError(config, error));

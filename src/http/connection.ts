@@ -55,8 +55,8 @@ export const jsonType = "application/json; charset=utf-8";
 
 /** A request. */
 export class IncomingRequest extends IncomingMessage {
-  /** Why the rest of its body cannot be read. */
-  bodyError: Error | undefined;
+  /** Why the rest of it cannot be read. */
+  readError: Error | undefined;
   /** True once its whole body has been read, although node:http may not call it complete yet. */
   isRead = false;
 
@@ -69,7 +69,7 @@ export class IncomingRequest extends IncomingMessage {
 
   /** Ends the reading of its body with an error, even if it has not begun; emits "failed". */
   failBody(error: Error): void {
-    this.bodyError = error;
+    this.readError = error;
     this.emit("failed");
   }
 }
@@ -87,24 +87,12 @@ export class OutgoingResponse extends ServerResponse<IncomingRequest> {
 /** A function that sends a response to the request that is its `req`. */
 export type Handler = (response: OutgoingResponse) => void;
 
-/** An error that was sent without a request, because what came is none. */
-export type RawError = {
-  /** The X-Request-Id of the response. */
-  readonly id: string;
-  readonly client: string;
-  readonly status: number;
-};
-
 /** The state that the connections of a server share. */
 export interface ServerState {
   readonly limits: ServerLimits;
   readonly handle: Handler;
   /** Header fields of every response: name, value, name, value, … */
   readonly fields: readonly string[];
-  /** Where errors are documented, if anywhere. */
-  readonly documentationUrl?: string | undefined;
-  /** Called for each error that is sent without calling the handler. */
-  readonly onRawError?: ((error: RawError) => void) | undefined;
   /** All open connections. */
   readonly connections: Map<Socket, Connection>;
   /** True if each response is the last one of its connection. */
@@ -271,7 +259,7 @@ export function send(
   const isLast = server.isStopping || hasUnreadBody || httpVersion === "1.0" ||
     (connection.isClosing && pending.length === 1) ||
     // After an Upgrade field, node:http of all versions drops the rest of the packet.
-    headers.upgrade !== undefined || request.bodyError !== undefined;
+    headers.upgrade !== undefined || request.readError !== undefined;
   if (isLast) {
     connection.closeAfterFirst();
     fields.push("Connection", "close");

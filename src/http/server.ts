@@ -4,19 +4,13 @@
  *
  * Only this file and connection.ts use node:http. Its parser alone decides
  * where a request begins and ends; {@linkcode Connection} delays only when a
- * request is handled. Where node:http provides no response object, {@linkcode
- * sendRawError} sends an error before the connection closes.
+ * request is handled. Where node:http provides no request, {@linkcode
+ * acceptError} creates one that has failed.
  */
 
-import { Buffer } from "node:buffer";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import {
-  createServer,
-  type Server,
-  type ServerOptions,
-  STATUS_CODES,
-} from "node:http";
+import { createServer, type Server, type ServerOptions } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import {
@@ -24,12 +18,11 @@ import {
   defaultLimits,
   type Handler,
   IncomingRequest,
-  jsonType,
   OutgoingResponse,
   type ServerLimits,
   type ServerState,
 } from "./connection.ts";
-import { ApiError, errorResponse } from "./errors.ts";
+import { ApiError } from "./errors.ts";
 
 export type { Handler };
 
@@ -44,8 +37,7 @@ export type CreateServer = (
 export type GuardConnections = (server: HttpServer, state: ServerState) => void;
 
 /** Where and how to listen. */
-export interface ListenOptions
-  extends Pick<ServerState, "documentationUrl" | "onRawError"> {
+export interface ListenOptions {
   readonly host: string;
   readonly port: number;
   /** Creates a server of node:https instead. */
@@ -84,7 +76,6 @@ export async function listen(
   const limits = { ...defaultLimits, ...options.limits };
   const connections: ServerState["connections"] = new Map();
   const state: ServerState = {
-    ...options,
     limits,
     handle,
     connections,
@@ -171,13 +162,24 @@ function passRequests(
  * pending, the connection closes after them, as after each error.
  */
 function rejectBytes(connection: Connection, error: ApiError): void {
-  const { pending: [response], isClosing, isPaused } = connection;
-  if (response?.isLive) return void connection.socket.destroy();
+  const { pending: [response], isClosing, isPaused, socket } = connection;
+  if (response?.isLive) return void socket.destroy();
   if (isClosing) return; // each later packet is an error too
   if (isPaused && error.code === 40800) return; // it cannot arrive
+  if (response) {
+    if (!response.req.complete) response.req.failBody(error);
+  } else if (socket.writable) acceptError(connection, error);
   connection.isClosing = true;
-  if (!response) sendRawError(connection, error);
-  else if (!response.req.complete) response.req.failBody(error);
+}
+
+/** Has an error responded to as if it were a request without a method, for which node:http provides no objects. */
+function acceptError(connection: Connection, error: ApiError): void {
+  const request = new IncomingRequest(connection.socket);
+  request.method = "";
+  request.readError = error;
+  const response = new OutgoingResponse(request);
+  response.assignSocket(connection.socket);
+  connection.accept(response);
 }
 
 interface ParseError extends Error {
@@ -192,29 +194,6 @@ function toApiError({ code }: ParseError): ApiError {
     40000,
     "The request is not well-formed HTTP/1.1 (RFC 9112).",
   );
-}
-
-/** Sends an error where node:http provides no response object, and closes the connection. */
-function sendRawError(
-  { socket, client, server }: Connection,
-  error: ApiError,
-): void {
-  if (!socket.writable) return; // the previous response was the last one
-  const { status, body } = errorResponse(error, server.documentationUrl);
-  const id = requestId(undefined);
-  server.onRawError?.({ id, client, status });
-  const common = server.fields.map((text, index) =>
-    index % 2 === 0 ? `${text}: ` : `${text}\r\n`
-  );
-  socket.write(
-    `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n` +
-      `Date: ${new Date().toUTCString()}\r\n` +
-      `Content-Type: ${jsonType}\r\n` +
-      `Content-Length: ${Buffer.byteLength(body)}\r\n` +
-      `X-Request-Id: ${id}\r\n` +
-      `${common.join("")}Connection: close\r\n\r\n${body}`,
-  );
-  socket.destroySoon();
 }
 
 // Each process has its own prefix. It need not be secret; a UUID for each
