@@ -33,7 +33,7 @@ import {
   type Response,
   send,
 } from "./http/connection.ts";
-import { logFailure, logResponse } from "./log.ts";
+import { logUnexpected } from "./log.ts";
 import { errorCode, errorText } from "./store/error.ts";
 
 /** A result that can be sent; undefined if the request must be judged again. */
@@ -206,7 +206,7 @@ export class Application {
     if (error instanceof ClientDisconnected) throw error;
     const { store } = this.#shared;
     const apiError = toApiError(error);
-    logFailure(context, apiError, error);
+    if (apiError.code === 50000) logUnexpected(context, apiError, error);
     const seq = stateDependentStatuses.has(apiError.status) ? store.seq : 0;
     const response = errorResponse(apiError, this.hooks.documentationUrl);
     try {
@@ -225,9 +225,9 @@ export class Application {
       // A copy may be stored, but not used before the server has validated it.
       fields.push("Cache-Control", caller ? "private, no-cache" : "no-cache");
     }
-    for (const listen of this.#listeners) listen(context, { status, fields });
+    const shown = { status, fields, error: result.error };
+    for (const listen of this.#listeners) listen(context, shown);
     fields.push("X-Request-Id", id);
-    logResponse(context, status);
     send(response, final, fields);
   }
 }

@@ -6,6 +6,7 @@
 
 import type { Methods, Route, RouteParts } from "./operation.ts";
 import type { IncomingRequest, Response } from "../http/connection.ts";
+import type { ApiError } from "../http/errors.ts";
 import type { CreateServer, GuardConnections } from "../http/server.ts";
 import type { EtcdOptions } from "../store/shared.ts";
 import type { StoreOptions, TableDeclaration } from "../store/store.ts";
@@ -103,8 +104,12 @@ export interface FeatureHooks extends SingleHooks {
   ) => Response | undefined;
   /** Called for each response before it is sent; may add header fields. */
   readonly onResponse?: (
-    request: Pick<RequestContext, "method" | "headers" | "route" | "start">,
-    response: { readonly status: number; readonly fields: string[] },
+    request: RequestContext,
+    response: {
+      readonly status: number;
+      readonly fields: string[];
+      readonly error?: ApiError | undefined;
+    },
   ) => void;
   /** Called before the first request, and after the last. */
   readonly start?: () => Promise<void>;

@@ -18,6 +18,7 @@ import { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
+import type { ApiError } from "./errors.ts";
 import { networkOf } from "./client-address.ts";
 
 /** The default limits on what a server accepts from its clients. */
@@ -224,6 +225,8 @@ export interface Response {
   readonly headers: readonly string[];
   /** The content, as bytes if it is long and the same for all; undefined if there is none. */
   readonly body?: string | Uint8Array | undefined;
+  /** What it reports, if that is an error. */
+  readonly error?: ApiError;
   /** The media type of the content; JSON by default. */
   readonly type?: string | undefined;
   /** Instead of `body`: generates parts as fast as the client reads them; `return` is called if it disconnects. */

@@ -1,13 +1,14 @@
 /**
  * What a server needs where strangers reach it: it refuses what a proxy could
- * interpret differently, limits how fast passwords can be guessed, and shares the
- * connections, and the turns of what takes long, among its clients. Who may do
- * what is decided without it.
+ * interpret differently, limits how fast passwords can be guessed, logs who does
+ * what, and shares the connections, and the turns of what takes long, among its
+ * clients. Who may do what is decided without it.
  */
 
 import { Turns } from "../../admission.ts";
 import type { Feature } from "../../api/feature.ts";
 import { guardConnections } from "./connections.ts";
+import { logResponse } from "./log.ts";
 import { checkMessage } from "./message.ts";
 import { createSignInLimiter } from "./sign-ins.ts";
 
@@ -24,5 +25,6 @@ export const feature: Feature = {
     inTurn: (requester, kind, work) => turns[kind].run(requester, work),
     limitSignIns: createSignInLimiter(now),
     guardConnections: guardConnections(),
+    onResponse: logResponse,
   }),
 };
