@@ -25,10 +25,6 @@ import { networkOf } from "./client-address.ts";
 export const defaultLimits = {
   /** A connection beyond this limit is closed. */
   maxConnections: 1000,
-  /** While more requests of a connection wait for their responses, no others are received. */
-  maxPipelinedRequests: 16,
-  /** If more wait in all, a connection that brings too many is closed: all of a packet are parsed before the receiving stops. */
-  maxHeldRequests: 30_000,
   /** How long the header of a request may take, and a TLS handshake. */
   headTimeoutMs: 10_000,
   /** How long a connection may be idle after a response: longer than proxies keep theirs (nginx 60 s), or a request could meet its end. One that is needed by others is closed earlier. */
@@ -98,8 +94,6 @@ export interface ServerState {
   readonly connections: Map<Socket, Connection>;
   /** True if each response is the last one of its connection. */
   isStopping: boolean;
-  /** How many requests wait for their responses. */
-  heldRequests: number;
 }
 
 /** The state of an open connection. */
@@ -112,12 +106,8 @@ export class Connection {
   readonly pending: OutgoingResponse[] = [];
   /** True if no further request is handled, and the connection closes after the pending responses. */
   isClosing = false;
-  /** True while nothing is received. */
-  isPaused = false;
   /** True if all requests that came have had their response. */
   isIdle = false;
-  /** How many requests node:http holds, with those that are never handled. */
-  #held = 0;
 
   constructor(socket: Socket, server: ServerState) {
     this.socket = socket;
@@ -125,38 +115,24 @@ export class Connection {
     this.client = networkOf(socket.remoteAddress ?? "");
     socket.destroySoon = () => this.#linger();
     socket.on("error", () => {}); // or it would end the process
-    // node:http resumes it after each request, and once a response is read.
-    socket.on("resume", () => {
-      if (this.isPaused) socket.pause();
-    });
-    socket.on("close", () => {
-      server.connections.delete(socket);
-      server.heldRequests -= this.#held;
-    });
+    socket.on("close", () => server.connections.delete(socket));
   }
 
   /**
    * Handles a request once every earlier one on its connection has its response.
    * For example, a GET sent right after a PATCH, without waiting for the
-   * response, sees the change (RFC 9112 section 9.3.2). While many wait, no more
-   * are received, so that a client that sends without reading fills no memory. A
-   * body that waits would fill memory too: its request is not handled, and the
-   * connection closes before it, which tells the client to send it again.
+   * response, sees the change (RFC 9112 section 9.3.2). A body that waits would
+   * fill memory: its request is not handled, and the connection closes before it,
+   * which tells the client to send it again.
    */
   accept(response: OutgoingResponse): void {
-    const { pending, server, socket } = this;
-    const { maxPipelinedRequests, maxHeldRequests } = server.limits;
+    const { pending, socket } = this;
     const { req: request } = response;
     if (socket.destroyed) return; // the rest of its last packet
     if (pending[0]?.isLive) return void socket.destroy(); // none can follow
     response.connectionState = this;
-    server.heldRequests++;
-    if (++this.#held > maxPipelinedRequests) {
-      this.pause();
-      if (server.heldRequests > maxHeldRequests) return void socket.destroy();
-    }
     if (pending.length > 0 && request.hasContent) this.isClosing = true;
-    if (this.isClosing) return dropBody(request, this);
+    if (this.isClosing) return dropBody(request, this.server);
     pending.push(response);
     this.isIdle = false;
     if (pending.length === 1) this.#handle(response);
@@ -173,11 +149,6 @@ export class Connection {
     response.content = undefined; // an idle connection must not hold its memory
     if (socket.destroyed) return; // a write that failed ends a response too
     pending.shift();
-    server.heldRequests--;
-    if (--this.#held === server.limits.maxPipelinedRequests) {
-      this.isPaused = false;
-      socket.resume();
-    }
     const [next] = pending;
     this.isIdle = !next;
     if (next) this.#handle(next);
@@ -188,11 +159,6 @@ export class Connection {
   closeAfterFirst(): void {
     this.isClosing = true;
     this.pending.splice(1);
-  }
-
-  pause(): void {
-    this.isPaused = true;
-    this.socket.pause();
   }
 
   /** Closes the connection when the server stops: after the response in progress, or now. */
@@ -271,7 +237,7 @@ export function send(
   // RFC 9112 section 6.1; a TE field would make node:http send chunks to any client.
   response.useChunkedEncodingByDefault = httpVersion === "1.1";
   response.writeHead(status, fields);
-  if (hasUnreadBody) dropBody(request, connection);
+  if (hasUnreadBody) dropBody(request, server);
   if (method === "HEAD") return sendAtEndOfTurn(response);
   response.content = body;
   if (live) {
@@ -293,11 +259,11 @@ function* partsOf(body: string | Uint8Array): Generator<Uint8Array> {
 }
 
 /** Receives and drops a body that nobody reads, up to a limit. */
-function dropBody(request: IncomingRequest, connection: Connection): void {
-  let { maxDroppedBytes: left } = connection.server.limits;
+function dropBody(request: IncomingRequest, { limits }: ServerState): void {
+  let left = limits.maxDroppedBytes;
   request.on("data", ({ length }: Uint8Array) => {
     left -= length;
-    if (left <= 0) connection.pause();
+    if (left <= 0) request.pause();
   });
 }
 

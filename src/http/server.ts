@@ -26,7 +26,10 @@ import { ApiError } from "./errors.ts";
 
 export type { Handler };
 
-type HttpServer = Server<typeof IncomingRequest, typeof OutgoingResponse>;
+export type HttpServer = Server<
+  typeof IncomingRequest,
+  typeof OutgoingResponse
+>;
 
 /** Creates a server of node:http or node:https. */
 export type CreateServer = (
@@ -81,7 +84,6 @@ export async function listen(
     connections,
     fields: ["X-Content-Type-Options", "nosniff", ...serverFields],
     isStopping: false,
-    heldRequests: 0,
   };
   const serverOptions = {
     IncomingMessage: IncomingRequest,
@@ -162,10 +164,10 @@ function passRequests(
  * pending, the connection closes after them, as after each error.
  */
 function rejectBytes(connection: Connection, error: ApiError): void {
-  const { pending: [response], isClosing, isPaused, socket } = connection;
+  const { pending: [response], isClosing, socket } = connection;
   if (response?.isLive) return void socket.destroy();
   if (isClosing) return; // each later packet is an error too
-  if (isPaused && error.code === 40800) return; // it cannot arrive
+  if (socket.isPaused() && error.code === 40800) return; // it cannot arrive
   if (response) {
     if (!response.req.complete) response.req.failBody(error);
   } else if (socket.writable) acceptError(connection, error);

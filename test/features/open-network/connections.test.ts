@@ -44,6 +44,35 @@ function assertOk(received: unknown): void {
 }
 
 describe("a connection", () => {
+  test("is closed if it holds more requests than it may, while many are held in all", async () => {
+    let handled = 0;
+    const listener = await listen(() => handled++, {
+      host: "127.0.0.1",
+      port: 0,
+      guardConnections: guardConnections({
+        maxPipelinedRequests: 2,
+        maxHeldRequests: 10,
+      }),
+    });
+    const open = (requests: number) => {
+      const socket = connect(listener.port, "127.0.0.1");
+      socket.on("error", () => {});
+      socket.write(request.repeat(requests));
+      return socket;
+    };
+    const few = open(2);
+    while (handled === 0) await new Promise(setImmediate);
+    const many = open(9);
+    await once(many.resume(), "close");
+    // What they held is free again.
+    const others = open(8);
+    while (handled < 3) await new Promise(setImmediate);
+    assert.equal(few.closed || others.closed, false);
+    few.destroy();
+    others.destroy();
+    await listener.close(0);
+  });
+
   test(
     "over the limit closes one that waits for a request, if no client has more than another",
     {
