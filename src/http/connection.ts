@@ -19,7 +19,6 @@ import type { Socket } from "node:net";
 import type { Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { ApiError } from "./errors.ts";
-import { networkOf } from "./client-address.ts";
 
 /** The default limits on what a server accepts from its clients. */
 export const defaultLimits = {
@@ -100,8 +99,6 @@ export interface ServerState {
 export class Connection {
   readonly socket: Socket;
   readonly server: ServerState;
-  /** The network of its client. */
-  readonly client: string;
   /** The responses that are to be sent, in order: to the request that is being handled, and to those that wait for it. */
   readonly pending: OutgoingResponse[] = [];
   /** True if no further request is handled, and the connection closes after the pending responses. */
@@ -112,7 +109,6 @@ export class Connection {
   constructor(socket: Socket, server: ServerState) {
     this.socket = socket;
     this.server = server;
-    this.client = networkOf(socket.remoteAddress ?? "");
     socket.destroySoon = () => this.#linger();
     socket.on("error", () => {}); // or it would end the process
     socket.on("close", () => server.connections.delete(socket));

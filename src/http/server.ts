@@ -60,7 +60,7 @@ export interface Listener {
    * Announces with each response for `announceMs` that the connection closes,
    * so that no client sends a request in vain. Then stops accepting connections,
    * lets current requests finish within `graceMs`, and closes the remaining
-   * connections.
+   * connections. A TLS handshake may take as long as it always may.
    */
   close(graceMs: number, announceMs?: number): Promise<void>;
 }
@@ -100,7 +100,6 @@ export async function listen(
   const server = (createSecureServer ?? createServer)(serverOptions);
   server.maxConnections = limits.maxConnections;
   server.timeout = limits.silenceTimeoutMs;
-  const sockets = trackSockets(server);
   guardConnections?.(server, state);
   const event = createSecureServer ? "secureConnection" : "connection";
   server.on(event, (socket: Socket) => {
@@ -116,24 +115,13 @@ export async function listen(
       if (announceMs > 0 && connections.size > 0) await delay(announceMs);
       const closed = once(server.close(), "close");
       const timer = setTimeout(() => {
-        for (const socket of sockets) socket.destroy();
+        for (const socket of connections.keys()) socket.destroy();
       }, graceMs);
       for (const connection of connections.values()) connection.end();
       await closed;
       clearTimeout(timer);
     },
   };
-}
-
-/** Returns the open connections; with TLS, as they are before the handshake. */
-function trackSockets(server: HttpServer): ReadonlySet<Socket> {
-  const sockets = new Set<Socket>();
-  server.on("connection", (socket: Socket) => {
-    sockets.add(socket);
-    socket.on("error", () => {}); // or it would end the process
-    socket.once("close", () => sockets.delete(socket));
-  });
-  return sockets;
 }
 
 /** Passes on the requests of connections, and rejects what is not a request. */
