@@ -36,7 +36,6 @@ import type {
 } from "./request-types.ts";
 
 export type {
-  AuditEvent,
   Execution,
   Outcome,
   Page,
