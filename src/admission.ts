@@ -19,15 +19,12 @@ export interface Requester {
   readonly client: string;
   /** Aborted when its response has ended or its connection has: nobody works for it any more. */
   readonly signal: AbortSignal;
-  /** Runs long work in the turn of the client, if a feature shares the turns among the clients. */
-  readonly inTurn?: <T>(
-    kind: TurnKind,
-    work: () => Promise<T>,
-  ) => Promise<T>;
+  /** The turns of the long work of the kernel, if a feature shares them among the clients. */
+  readonly turns?: SharedTurns | undefined;
 }
 
-/** The long work of the kernel: a password hash, or the receiving of a large body. */
-export type TurnKind = "hash" | "body";
+/** The turns of password hashes, and of large bodies that are received. */
+export type SharedTurns = Readonly<Record<"hash" | "body", Turns>>;
 
 /** How long a request waits before it is refused. */
 const maxWaitMs = 30_000;

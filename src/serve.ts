@@ -77,12 +77,11 @@ async function serve(options: CommandSettings): Promise<void> {
     await application.start();
     const early: OutgoingResponse[] = [];
     let handle: Handler = (response) => void early.push(response);
-    const { hooks } = application;
-    const all = { ...hooks, host, port };
+    const all = { ...application.hooks, host, port };
     const listener = await listen((response) => handle(response), all)
       .catch((cause) => {
-        const what = `cannot listen on ${host} port ${port}`;
-        throw new CommandError(what, { cause });
+        const text = `cannot listen on ${host} port ${port}`;
+        throw new CommandError(text, { cause });
       });
     closing.unshift(() => listener.close(graceMs, announceMs));
     // A port in use must not cost a password that is shown once.
@@ -92,7 +91,7 @@ async function serve(options: CommandSettings): Promise<void> {
     const stopped = stopSignal();
     const hint = `the data is in ${etcd ? "etcd" : resolve(dataDir)}`;
     if (isForPeople) print("info", `${hint}; Ctrl-C stops the server`);
-    const urls = describeUrls(config, hooks, listener.port);
+    const urls = describeUrls(config, all, listener.port);
     print("info", `listening on ${urls} ${describeProcess(store)}`);
     log("info", `stopping on ${await stopped}`);
   } finally {

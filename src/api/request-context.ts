@@ -5,7 +5,7 @@
  */
 
 import { performance } from "node:perf_hooks";
-import type { Requester, TurnKind } from "../admission.ts";
+import type { Requester, SharedTurns } from "../admission.ts";
 import {
   ClientDisconnected,
   defaultMaxBodyBytes,
@@ -98,6 +98,11 @@ export class RequestContext implements Requester {
     this.shared = shared;
   }
 
+  /** The turns of long work, if a feature shares them among the clients. */
+  get turns(): SharedTurns | undefined {
+    return this.shared.hooks.turns;
+  }
+
   /** Finds the rows of a list, if a feature does. */
   get select(): Select | undefined {
     return this.shared.hooks.select;
@@ -154,11 +159,6 @@ export class RequestContext implements Requester {
     return this.#closed.signal;
   }
 
-  /** Runs long work in the turn of the client, if a feature shares the turns among the clients. */
-  inTurn<T>(kind: TurnKind, work: () => Promise<T>): Promise<T> {
-    return this.shared.hooks.inTurn?.(this, kind, work) ?? work();
-  }
-
   /**
    * Reads the body into memory, once. What waits for it must authenticate anew.
    *
@@ -169,7 +169,7 @@ export class RequestContext implements Requester {
     const length = Number(this.headers["content-length"] ?? Infinity);
     const read = () => readBody(this.response, maxBodyBytes);
     return this.#body ??= Math.min(maxBodyBytes, length) > defaultMaxBodyBytes
-      ? this.inTurn("body", read)
+      ? this.turns?.body.run(this, read) ?? read()
       : read();
   }
 

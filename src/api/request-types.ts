@@ -3,7 +3,7 @@
  * request to each other. `Context` is always RequestContext, whose file names these.
  */
 
-import type { Requester, TurnKind } from "../admission.ts";
+import type { Requester, SharedTurns } from "../admission.ts";
 import type { Access } from "../auth/access.ts";
 import type { IncomingRequest, Response } from "../http/connection.ts";
 import type { Document, Row, Table } from "../store/store.ts";
@@ -115,12 +115,8 @@ export interface RequestHooks<Context> {
   ) => Outcome;
   /** Finds the rows of a list, as {@linkcode Select}. */
   readonly select?: Select;
-  /** Runs long work of the kernel in the turn of its client. */
-  readonly inTurn?: <T>(
-    requester: Requester,
-    kind: TurnKind,
-    work: () => Promise<T>,
-  ) => Promise<T>;
+  /** Shares the turns of long work among the clients. */
+  readonly turns?: SharedTurns;
   /** Limits how fast passwords can be guessed. */
   readonly limitSignIns?: LimitSignIns;
 }

@@ -91,7 +91,7 @@ function compute<T>(requester: Requester, work: () => Promise<T>): Promise<T> {
       else running--;
     }
   };
-  return requester.inTurn?.("hash", limited) ?? limited();
+  return requester.turns?.hash.run(requester, limited) ?? limited();
 }
 
 function formatHash(salt: Buffer, key: Buffer): string {

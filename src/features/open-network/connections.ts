@@ -4,17 +4,17 @@ import type { Socket } from "node:net";
 import { networkOf } from "../../http/client-address.ts";
 import type { ServerState } from "../../http/connection.ts";
 import type { GuardConnections } from "../../http/server.ts";
-import { limitPipelining, type PipeliningLimits } from "./pipelining.ts";
+import { limitPipelining } from "./pipelining.ts";
 import { type ReadLimits, watchReaders } from "./readers.ts";
 
 /** Returns the function that guards the connections of a server. */
 export function guardConnections(
-  limits: Partial<ReadLimits & PipeliningLimits> = {},
+  limits: Partial<ReadLimits> = {},
 ): GuardConnections {
   return (server, state) => {
     const { maxConnections, checkIntervalMs } = state.limits;
     server.maxConnections = Infinity; // instead of closing the last one
-    limitPipelining(server, limits);
+    limitPipelining(server);
     const slots: Slots = new Map();
     server.on("connection", (socket: Socket) => {
       takeSlot(slots, socket, maxConnections, state);

@@ -22,7 +22,7 @@ const turns = {
 export const feature: Feature = {
   open: ({ now }) => ({
     checkMessage,
-    inTurn: (requester, kind, work) => turns[kind].run(requester, work),
+    turns,
     limitSignIns: createSignInLimiter(now),
     guardConnections: guardConnections(),
     onResponse: logResponse,

@@ -7,28 +7,19 @@ import type {
 } from "../../http/connection.ts";
 import type { HttpServer } from "../../http/server.ts";
 
-const defaultLimits = {
-  /** While more requests of a connection wait for their responses, no others are received. */
-  maxPipelinedRequests: 16,
-  /** If more wait in all, a connection that brings too many is closed: all of a packet are parsed before the receiving stops. */
-  maxHeldRequests: 30_000,
-};
+/** While more requests of a connection wait for their responses, no others are received. */
+const maxPipelinedRequests = 16;
 
-export type PipeliningLimits = Readonly<typeof defaultLimits>;
+/** If more wait in all, a connection that brings too many is closed: all of a packet are parsed before the receiving stops. */
+const maxHeldRequests = 30_000;
 
 /** Receives no more requests of a connection while many of its requests wait, with those that are never handled. */
-export function limitPipelining(
-  server: HttpServer,
-  limits: Partial<PipeliningLimits>,
-): void {
-  const { maxPipelinedRequests, maxHeldRequests } = {
-    ...defaultLimits,
-    ...limits,
-  };
+export function limitPipelining(server: HttpServer): void {
   const waiting = new Map<Socket, number>();
   let total = 0;
+  const countOf = (socket: Socket) => waiting.get(socket) ?? 0;
   const add = (socket: Socket, change: number) => {
-    const count = (waiting.get(socket) ?? 0) + change;
+    const count = countOf(socket) + change;
     waiting.set(socket, count);
     total += change;
     return count;
@@ -36,10 +27,10 @@ export function limitPipelining(
   const watch = (socket: Socket) => {
     // node:http resumes it after each request, and once a response is read.
     socket.on("resume", () => {
-      if ((waiting.get(socket) ?? 0) > maxPipelinedRequests) socket.pause();
+      if (countOf(socket) > maxPipelinedRequests) socket.pause();
     });
     socket.on("close", () => {
-      total -= waiting.get(socket) ?? 0;
+      total -= countOf(socket);
       waiting.delete(socket);
     });
   };

@@ -49,10 +49,7 @@ describe("a connection", () => {
     const listener = await listen(() => handled++, {
       host: "127.0.0.1",
       port: 0,
-      guardConnections: guardConnections({
-        maxPipelinedRequests: 2,
-        maxHeldRequests: 10,
-      }),
+      guardConnections: guardConnections(),
     });
     const open = (requests: number) => {
       const socket = connect(listener.port, "127.0.0.1");
@@ -62,11 +59,17 @@ describe("a connection", () => {
     };
     const few = open(2);
     while (handled === 0) await new Promise(setImmediate);
-    const many = open(9);
-    await once(many.resume(), "close");
+    // A packet has at most 64 KiB, so each holds some 2,000 requests.
+    const many = Array.from({ length: 60 }, () => open(3000));
+    await new Promise((resolve) => {
+      for (const socket of many) socket.resume().once("close", resolve);
+    });
+    for (const socket of many) socket.destroy();
     // What they held is free again.
-    const others = open(8);
-    while (handled < 3) await new Promise(setImmediate);
+    const before = handled;
+    const others = open(18);
+    while (handled === before) await new Promise(setImmediate);
+    await new Promise(setImmediate);
     assert.equal(few.closed || others.closed, false);
     few.destroy();
     others.destroy();
