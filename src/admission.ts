@@ -19,7 +19,12 @@ export interface Requester {
   readonly client: string;
   /** Aborted when its response has ended or its connection has: nobody works for it any more. */
   readonly signal: AbortSignal;
+  /** The turns of the long work of the kernel, if a feature shares them among the clients. */
+  readonly turns?: SharedTurns | undefined;
 }
+
+/** The turns of password hashes, and of large bodies that are received. */
+export type SharedTurns = Readonly<Record<"hash" | "body", Turns>>;
 
 /** How long a request waits before it is refused. */
 const maxWaitMs = 30_000;

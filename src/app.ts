@@ -4,7 +4,6 @@
  */
 
 import type { Operation, Route } from "./api/operation.ts";
-import { performance } from "node:perf_hooks";
 import type { Feature, FeatureHooks, SingleHooks } from "./api/feature.ts";
 import type { ApiOptions } from "./api/options.ts";
 import {
@@ -31,12 +30,10 @@ import { checkContentType, isReadMethod } from "./http/content.ts";
 import { findRoute, parseTarget } from "./http/router.ts";
 import {
   type OutgoingResponse,
-  type RawError,
   type Response,
   send,
 } from "./http/connection.ts";
-import { checkMessage } from "./http/message.ts";
-import { logFailure, logResponse } from "./log.ts";
+import { logUnexpected } from "./log.ts";
 import { errorCode, errorText } from "./store/error.ts";
 
 /** A result that can be sent; undefined if the request must be judged again. */
@@ -97,16 +94,6 @@ export class Application {
     }
   }
 
-  /** Logs and counts an error that was sent without a request. */
-  readonly onRawError = (error: RawError): void => {
-    this.#shared.log("debug", "answered", error);
-    const { status } = error;
-    const start = performance.now();
-    const request = { route: undefined, method: "", headers: {}, start };
-    const response = { status, fields: [] };
-    for (const listen of this.#listeners) listen(request, response);
-  };
-
   /**
    * Returns the response to a request; undefined if the request must be judged
    * again. RFC 9110 leaves the order of the steps open; this is ours. The first
@@ -115,10 +102,11 @@ export class Application {
   #judge(context: RequestContext): Settled {
     const { request, method } = context;
     const { base } = this.#shared;
+    if (request.readError) throw request.readError; // 400, 408, 431
     this.hooks.checkQuota?.(context); // 429
-    checkMessage(request); // 400, 414, 417, 431, 501
+    this.hooks.checkMessage?.(request); // 400, 417, 431, 501
     if (method === "OPTIONS" && request.url === "*") return serverDescription;
-    const target = parseTarget(context.target); // 400
+    const target = parseTarget(context.target); // 400, 414
     const match = findRoute(this.#routes, target.path, base.path); // 400
     if (!match) {
       const { path } = target;
@@ -218,7 +206,7 @@ export class Application {
     if (error instanceof ClientDisconnected) throw error;
     const { store } = this.#shared;
     const apiError = toApiError(error);
-    logFailure(context, apiError, error);
+    if (apiError.code === 50000) logUnexpected(context, apiError, error);
     const seq = stateDependentStatuses.has(apiError.status) ? store.seq : 0;
     const response = errorResponse(apiError, this.hooks.documentationUrl);
     try {
@@ -237,9 +225,9 @@ export class Application {
       // A copy may be stored, but not used before the server has validated it.
       fields.push("Cache-Control", caller ? "private, no-cache" : "no-cache");
     }
-    for (const listen of this.#listeners) listen(context, { status, fields });
+    const shown = { status, fields, error: result.error };
+    for (const listen of this.#listeners) listen(context, shown);
     fields.push("X-Request-Id", id);
-    logResponse(context, status);
     send(response, final, fields);
   }
 }

@@ -1,14 +1,12 @@
 /**
- * The server's log: one JSON object per line, or plain text for people. It says
- * who did what, and holds no secrets: neither passwords nor tokens, even if a
- * client sends them in the wrong place.
+ * The server's log: one JSON object per line, or plain text for people. What each
+ * request did is logged by the feature `open-network`.
  */
 
-import { performance } from "node:perf_hooks";
 import type { Writable } from "node:stream";
 import type { RequestContext } from "./api/request-context.ts";
 import type { ApiError } from "./http/errors.ts";
-import type { LogFields, Logger } from "./store/store.ts";
+import type { Logger } from "./store/store.ts";
 
 /** The levels of the log; each includes those before it. */
 export const logLevels = ["silent", "error", "info", "debug"] as const;
@@ -62,55 +60,19 @@ function escapeControls(line: string): string {
   });
 }
 
-/** The errors that the log reports at the level `info`. */
-const auditedCodes: readonly number[] = [40101, 40300, 42900];
-
-/** Logs an unexpected error, and decides whether the response to another is logged. */
-export function logFailure(
-  context: RequestContext,
-  { code, message }: ApiError,
+/** Logs an unexpected error, and the request that it ended. */
+export function logUnexpected(
+  { id, client, caller, method, url, shared: { log } }: RequestContext,
+  { message }: ApiError,
   error: unknown,
 ): void {
-  const { auditEvent = { message }, shared: { log } } = context;
-  context.auditEvent = auditedCodes.includes(code) ? auditEvent : undefined;
-  if (code !== 50000) return;
   const text = error instanceof Error ? error.stack : String(error);
-  log("error", message, { ...describe(context), error: text });
-}
-
-/** Logs a response. */
-export function logResponse(context: RequestContext, status: number): void {
-  const { auditEvent: event, start, shared: { log } } = context;
-  if (event) {
-    log("info", event.message, {
-      ...describe(context),
-      status,
-      ...event.fields,
-    });
-  }
-  log("debug", "answered", () => {
-    const ms = Math.round(performance.now() - start);
-    return { ...describe(context), status, ms };
+  log("error", message, {
+    id,
+    client,
+    by: caller?.id,
+    method,
+    url,
+    error: text,
   });
-}
-
-/** Returns what was requested, and by whom. */
-function describe(
-  { id, client, method, target, caller, shared: { store } }: RequestContext,
-): LogFields {
-  const by = caller && store.table("users").get(caller.id)?.document;
-  const path = withoutValues(target);
-  const who = { by: caller?.id, byName: by?.["username"] };
-  return { id, client, ...who, method, path };
-}
-
-/** Returns a URL with only the names of its parameters: a value, or text in place of a name, may be a secret. */
-function withoutValues(url: string): string {
-  // Anything but a path could contain a password: http://name:password@host.
-  const [path = "", query] = url.startsWith("/") ? url.split(/[?#]/, 2) : ["…"];
-  if (query === undefined) return path;
-  const names = query.split("&").map((parameter) =>
-    /^[\w:]{1,40}(?==|$)/.exec(parameter)?.[0] ?? "…"
-  );
-  return `${path}?${names.join("&")}`;
 }

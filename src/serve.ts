@@ -16,7 +16,6 @@ import { createFirstAdmin, loadSecret } from "./first-start.ts";
 import type { OutgoingResponse } from "./http/connection.ts";
 import { type Handler, listen } from "./http/server.ts";
 import { createLogger } from "./log.ts";
-import { errorCode, errorText } from "./store/error.ts";
 import type { Store } from "./store/store.ts";
 import { CommandError, UsageError } from "./usage.ts";
 
@@ -78,11 +77,11 @@ async function serve(options: CommandSettings): Promise<void> {
     await application.start();
     const early: OutgoingResponse[] = [];
     let handle: Handler = (response) => void early.push(response);
-    const { hooks, onRawError } = application;
-    const all = { ...hooks, host, port, onRawError };
+    const all = { ...application.hooks, host, port };
     const listener = await listen((response) => handle(response), all)
-      .catch((error) => {
-        throw new CommandError(explainListenError(config, error));
+      .catch((cause) => {
+        const text = `cannot listen on ${host} port ${port}`;
+        throw new CommandError(text, { cause });
       });
     closing.unshift(() => listener.close(graceMs, announceMs));
     // A port in use must not cost a password that is shown once.
@@ -92,7 +91,7 @@ async function serve(options: CommandSettings): Promise<void> {
     const stopped = stopSignal();
     const hint = `the data is in ${etcd ? "etcd" : resolve(dataDir)}`;
     if (isForPeople) print("info", `${hint}; Ctrl-C stops the server`);
-    const urls = describeUrls(config, hooks, listener.port);
+    const urls = describeUrls(config, all, listener.port);
     print("info", `listening on ${urls} ${describeProcess(store)}`);
     log("info", `stopping on ${await stopped}`);
   } finally {
@@ -175,20 +174,4 @@ function describeProcess({ memory, tables }: Store): string {
   for (const { size } of tables.values()) records += size;
   return `as process ${pid} on Node.js ${version}` +
     `; ${records} records${memory?.description ?? ""}`;
-}
-
-/** Explains why the server cannot listen, and what to do. */
-function explainListenError(
-  { HOST, PORT }: Config,
-  error: unknown,
-): string {
-  const code = errorCode(error);
-  const reason = code === "EADDRINUSE"
-    ? "the port is in use: choose another one with --port"
-    : code === "EACCES"
-    ? "only root may open it: choose a --port from 1024 on"
-    : /^(?:EADDRNOTAVAIL|EAI_AGAIN|ENOTFOUND)$/.test(code)
-    ? "HOST or --host must name an address of this machine, such as 127.0.0.1"
-    : errorText(error);
-  return `cannot listen on ${HOST} port ${PORT}: ${reason}`;
 }

@@ -120,7 +120,6 @@ export async function startApplication(options: {
       host: "127.0.0.1",
       port: 0,
       limits: options.limits ?? {},
-      onRawError: application.onRawError,
     },
   );
   const origin = `http://127.0.0.1:${listener.port}`;

@@ -116,7 +116,8 @@ async function deleteFeature(copy: string, name: string): Promise<void> {
   await rm(join(copy, "test/features", name), { recursive: true });
   const list = join(copy, "src/features.ts");
   const lines = (await readFile(list, "utf8")).split("\n");
-  const others = lines.filter((line) => !line.includes(`/features/${name}/`));
+  const own = RegExp(`^  "?${name}"?[,:]`);
+  const others = lines.filter((line) => !own.test(line));
   assert.equal(others.length, lines.length - 1, `one line names ${name}`);
   await writeFile(list, others.join("\n"));
 }

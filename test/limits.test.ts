@@ -111,7 +111,7 @@ describe("failed sign-ins", () => {
   );
 });
 
-describe("the log", () => {
+describe("the log", { skip: lacks("open-network") }, () => {
   test("names who changed which user, and never a password", async (t) => {
     const app = await startWith(t);
     const { token } = app;

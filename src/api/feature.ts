@@ -5,7 +5,8 @@
  */
 
 import type { Methods, Route, RouteParts } from "./operation.ts";
-import type { Response } from "../http/connection.ts";
+import type { IncomingRequest, Response } from "../http/connection.ts";
+import type { ApiError } from "../http/errors.ts";
 import type { CreateServer, GuardConnections } from "../http/server.ts";
 import type { EtcdOptions } from "../store/shared.ts";
 import type { StoreOptions, TableDeclaration } from "../store/store.ts";
@@ -100,8 +101,12 @@ export interface FeatureHooks extends SingleHooks {
   ) => Response | undefined;
   /** Called for each response before it is sent; may add header fields. */
   readonly onResponse?: (
-    request: Pick<RequestContext, "method" | "headers" | "route" | "start">,
-    response: { readonly status: number; readonly fields: string[] },
+    request: RequestContext,
+    response: {
+      readonly status: number;
+      readonly fields: string[];
+      readonly error?: ApiError | undefined;
+    },
   ) => void;
   /** Called before the first request, and after the last. */
   readonly start?: () => Promise<void>;
@@ -120,6 +125,8 @@ export interface SingleHooks extends RequestHooks<RequestContext> {
   readonly respondOutside?: (context: RequestContext, path: string) => Outcome;
   /** Throws an ApiError if a client has sent too many requests; called again if the request is judged again. */
   readonly checkQuota?: (context: RequestContext) => void;
+  /** Throws an ApiError if another server could interpret the header of a request differently. */
+  readonly checkMessage?: (request: IncomingRequest) => void;
   /** Called before the caller is authenticated; if it returns a promise, the request waits for that, and is judged again. Only src/etcd has it. */
   readonly beforeJudging?: (
     context: RequestContext,

@@ -5,7 +5,7 @@
  */
 
 import { performance } from "node:perf_hooks";
-import { Turns } from "../admission.ts";
+import type { Requester, SharedTurns } from "../admission.ts";
 import {
   ClientDisconnected,
   defaultMaxBodyBytes,
@@ -36,7 +36,6 @@ import type {
 } from "./request-types.ts";
 
 export type {
-  AuditEvent,
   Execution,
   Outcome,
   Page,
@@ -53,11 +52,8 @@ export type SharedState =
   & Authentication
   & { readonly hooks: RequestHooks<RequestContext> };
 
-/** The large bodies that are received, so that they do not fill the memory; at most half of them are of one client. */
-const largeBodies = new Turns(16, 8);
-
 /** One request, and its response. */
-export class RequestContext {
+export class RequestContext implements Requester {
   readonly request: IncomingRequest;
   readonly response: OutgoingResponse;
   readonly method: string;
@@ -100,6 +96,11 @@ export class RequestContext {
     const { remoteAddress: peer = "" } = socket;
     this.client = networkOf(shared.hooks.findClient?.(peer, headers) ?? peer);
     this.shared = shared;
+  }
+
+  /** The turns of long work, if a feature shares them among the clients. */
+  get turns(): SharedTurns | undefined {
+    return this.shared.hooks.turns;
   }
 
   /** Finds the rows of a list, if a feature does. */
@@ -168,7 +169,7 @@ export class RequestContext {
     const length = Number(this.headers["content-length"] ?? Infinity);
     const read = () => readBody(this.response, maxBodyBytes);
     return this.#body ??= Math.min(maxBodyBytes, length) > defaultMaxBodyBytes
-      ? largeBodies.run(this, read)
+      ? this.turns?.body.run(this, read) ?? read()
       : read();
   }
 

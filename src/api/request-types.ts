@@ -3,11 +3,15 @@
  * request to each other. `Context` is always RequestContext, whose file names these.
  */
 
-import type { Requester } from "../admission.ts";
+import type { Requester, SharedTurns } from "../admission.ts";
 import type { Access } from "../auth/access.ts";
 import type { IncomingRequest, Response } from "../http/connection.ts";
 import type { Document, Row, Table } from "../store/store.ts";
-import type { Collection, Reference } from "./declaration/declaration.ts";
+import type {
+  Collection,
+  RecordChange,
+  Reference,
+} from "./declaration/declaration.ts";
 import type { Query } from "./query/parameters.ts";
 
 /** A response, and the log sequence number that must be durable before it is sent. */
@@ -29,11 +33,13 @@ export interface Execution {
   readonly repeat?: (createdId: number) => Result;
 }
 
-/** An action of a request that the log reports at the level `info`. */
-export interface AuditEvent {
-  readonly message: string;
-  readonly fields?: Readonly<Record<string, unknown>>;
-}
+/** An action of a request that the log reports at the level `info`: a change of a record, or an action with a message. */
+export type AuditEvent =
+  | (RecordChange & { readonly collection: Collection })
+  | {
+    readonly message: string;
+    readonly fields?: Readonly<Record<string, unknown>>;
+  };
 
 /** The subject of a request, as validators see it: a record, or the records of a URL. */
 export type Subject =
@@ -109,6 +115,8 @@ export interface RequestHooks<Context> {
   ) => Outcome;
   /** Finds the rows of a list, as {@linkcode Select}. */
   readonly select?: Select;
+  /** Shares the turns of long work among the clients. */
+  readonly turns?: SharedTurns;
   /** Limits how fast passwords can be guessed. */
   readonly limitSignIns?: LimitSignIns;
 }

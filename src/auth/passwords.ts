@@ -11,7 +11,7 @@ import {
   type ScryptOptions,
   timingSafeEqual,
 } from "node:crypto";
-import { type Requester, Turns } from "../admission.ts";
+import type { Requester } from "../admission.ts";
 
 /** Cost, block size and parallelization: 16 MiB of memory per hash, as OWASP recommends for small machines. */
 export const hashParameters = { N: 16384, r: 8, p: 5 };
@@ -21,20 +21,22 @@ const saltBytes = 16;
 /** Two of Node's four worker threads stay free for the file system. */
 const maxConcurrentHashes = 2;
 
-const hashing = new Turns(maxConcurrentHashes);
+/** How many are being computed, and what begins those that wait, the first one first. */
+let running = 0;
+const waiting: (() => void)[] = [];
 
 /**
  * Hashes a password, in the form NFKC, as keyboards differ in the characters that
  * they compose (NIST SP 800-63B section 5.1.1.2); the result is `scrypt$N$r$p$salt$hash` with base64url parts.
  *
- * @throws {OverloadedError}
+ * @throws the reason of the requester's signal, or {OverloadedError}
  */
 export async function hashPassword(
   password: string,
   requester: Requester,
 ): Promise<string> {
   const salt = randomBytes(saltBytes);
-  const key = await hashing.run(
+  const key = await compute(
     requester,
     () => deriveKey(password.normalize("NFKC"), salt, hashParameters),
   );
@@ -48,7 +50,7 @@ export async function hashPassword(
  *
  * @param beforeHash called, and awaited, just before the hash is computed; may reject
  * @throws {Error} if the stored hash is malformed
- * @throws {OverloadedError}
+ * @throws the reason of the requester's signal, or {OverloadedError}
  */
 export async function verifyPassword(
   password: string,
@@ -63,7 +65,7 @@ export async function verifyPassword(
   }
   // A hash of version 0.1 is of the password as it was typed.
   const forms = new Set([password.normalize("NFKC"), password]);
-  return await hashing.run(requester, async () => {
+  return await compute(requester, async () => {
     await beforeHash();
     const parameters = { N: Number(N), r: Number(r), p: Number(p) };
     let isRight = false;
@@ -73,6 +75,23 @@ export async function verifyPassword(
     }
     return isRight && stored !== undefined;
   });
+}
+
+/** Computes hashes in the turn of the requester, and at most two at a time. */
+function compute<T>(requester: Requester, work: () => Promise<T>): Promise<T> {
+  const limited = async () => {
+    if (running < maxConcurrentHashes) running++;
+    else await new Promise<void>((resolve) => waiting.push(resolve));
+    try {
+      requester.signal.throwIfAborted(); // nobody waits for it any more
+      return await work();
+    } finally {
+      const next = waiting.shift();
+      if (next) next();
+      else running--;
+    }
+  };
+  return requester.turns?.hash.run(requester, limited) ?? limited();
 }
 
 function formatHash(salt: Buffer, key: Buffer): string {

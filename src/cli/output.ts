@@ -4,7 +4,7 @@ import { once } from "node:events";
 import process from "node:process";
 import { errorCode, errorText } from "../store/error.ts";
 import type { Fault } from "../store/store.ts";
-import { UsageError } from "../usage.ts";
+import { CommandError, UsageError } from "../usage.ts";
 
 /** Prints text to standard output, and waits while its buffer is full. */
 export async function print(text: string): Promise<void> {
@@ -49,6 +49,9 @@ export function unknownCollection(
   return new UsageError(`${command}: ${problem}: one of ${known.join(", ")}`);
 }
 
+const otherHost =
+  "HOST or --host must name an address of this machine, such as 127.0.0.1";
+
 /** What the errors of the operating system mean, by their codes. */
 const fileErrors: Readonly<Record<string, string>> = {
   EACCES: "this user may not access it",
@@ -60,10 +63,22 @@ const fileErrors: Readonly<Record<string, string>> = {
   EROFS: "it is on a file system that cannot be written to",
 };
 
-/** Returns the message of an error, which says what is wrong with which file if that is its reason. */
+/** Why a server cannot listen, and what to do, by the same codes. */
+const listenErrors: Readonly<Record<string, string>> = {
+  EACCES: "only root may open it: choose a --port from 1024 on",
+  EADDRINUSE: "the port is in use: choose another one with --port",
+  EADDRNOTAVAIL: otherHost,
+  EAI_AGAIN: otherHost,
+  ENOTFOUND: otherHost,
+};
+
+/** Returns the message of an error, and its reason: what is wrong with which file, or why a server cannot listen. */
 export function explain(error: unknown): string {
   const text = errorText(error);
   const { cause = error } = Object(error);
+  if (error instanceof CommandError && cause !== error) {
+    return `${text}: ${listenErrors[errorCode(cause)] ?? errorText(cause)}`;
+  }
   const { path } = Object(cause);
   const reason = fileErrors[errorCode(cause)];
   return reason && path

@@ -56,7 +56,7 @@ export async function readBody(
       }
       body.set(part, start);
     };
-    const settle = (error = request.bodyError) => {
+    const settle = (error = request.readError) => {
       clearTimeout(timer);
       request.off("data", add);
       if (!request.readableEnded) reject(error ?? new ClientDisconnected());
@@ -68,7 +68,7 @@ export async function readBody(
     for (const event of ["end", "close", "failed"]) {
       request.once(event, () => settle());
     }
-    if (request.bodyError || request.destroyed) settle();
+    if (request.readError || request.destroyed) settle();
   });
 }
 

@@ -18,16 +18,12 @@ import { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import { networkOf } from "./client-address.ts";
+import type { ApiError } from "./errors.ts";
 
 /** The default limits on what a server accepts from its clients. */
 export const defaultLimits = {
   /** A connection beyond this limit is closed. */
   maxConnections: 1000,
-  /** While more requests of a connection wait for their responses, no others are received. */
-  maxPipelinedRequests: 16,
-  /** If more wait in all, a connection that brings too many is closed: all of a packet are parsed before the receiving stops. */
-  maxHeldRequests: 30_000,
   /** How long the header of a request may take, and a TLS handshake. */
   headTimeoutMs: 10_000,
   /** How long a connection may be idle after a response: longer than proxies keep theirs (nginx 60 s), or a request could meet its end. One that is needed by others is closed earlier. */
@@ -55,8 +51,8 @@ export const jsonType = "application/json; charset=utf-8";
 
 /** A request. */
 export class IncomingRequest extends IncomingMessage {
-  /** Why the rest of its body cannot be read. */
-  bodyError: Error | undefined;
+  /** Why the rest of it cannot be read. */
+  readError: Error | undefined;
   /** True once its whole body has been read, although node:http may not call it complete yet. */
   isRead = false;
 
@@ -69,7 +65,7 @@ export class IncomingRequest extends IncomingMessage {
 
   /** Ends the reading of its body with an error, even if it has not begun; emits "failed". */
   failBody(error: Error): void {
-    this.bodyError = error;
+    this.readError = error;
     this.emit("failed");
   }
 }
@@ -87,87 +83,52 @@ export class OutgoingResponse extends ServerResponse<IncomingRequest> {
 /** A function that sends a response to the request that is its `req`. */
 export type Handler = (response: OutgoingResponse) => void;
 
-/** An error that was sent without a request, because what came is none. */
-export type RawError = {
-  /** The X-Request-Id of the response. */
-  readonly id: string;
-  readonly client: string;
-  readonly status: number;
-};
-
 /** The state that the connections of a server share. */
 export interface ServerState {
   readonly limits: ServerLimits;
   readonly handle: Handler;
   /** Header fields of every response: name, value, name, value, … */
   readonly fields: readonly string[];
-  /** Where errors are documented, if anywhere. */
-  readonly documentationUrl?: string | undefined;
-  /** Called for each error that is sent without calling the handler. */
-  readonly onRawError?: ((error: RawError) => void) | undefined;
   /** All open connections. */
   readonly connections: Map<Socket, Connection>;
   /** True if each response is the last one of its connection. */
   isStopping: boolean;
-  /** How many requests wait for their responses. */
-  heldRequests: number;
 }
 
 /** The state of an open connection. */
 export class Connection {
   readonly socket: Socket;
   readonly server: ServerState;
-  /** The network of its client. */
-  readonly client: string;
   /** The responses that are to be sent, in order: to the request that is being handled, and to those that wait for it. */
   readonly pending: OutgoingResponse[] = [];
   /** True if no further request is handled, and the connection closes after the pending responses. */
   isClosing = false;
-  /** True while nothing is received. */
-  isPaused = false;
   /** True if all requests that came have had their response. */
   isIdle = false;
-  /** How many requests node:http holds, with those that are never handled. */
-  #held = 0;
 
   constructor(socket: Socket, server: ServerState) {
     this.socket = socket;
     this.server = server;
-    this.client = networkOf(socket.remoteAddress ?? "");
     socket.destroySoon = () => this.#linger();
     socket.on("error", () => {}); // or it would end the process
-    // node:http resumes it after each request, and once a response is read.
-    socket.on("resume", () => {
-      if (this.isPaused) socket.pause();
-    });
-    socket.on("close", () => {
-      server.connections.delete(socket);
-      server.heldRequests -= this.#held;
-    });
+    socket.on("close", () => server.connections.delete(socket));
   }
 
   /**
    * Handles a request once every earlier one on its connection has its response.
    * For example, a GET sent right after a PATCH, without waiting for the
-   * response, sees the change (RFC 9112 section 9.3.2). While many wait, no more
-   * are received, so that a client that sends without reading fills no memory. A
-   * body that waits would fill memory too: its request is not handled, and the
-   * connection closes before it, which tells the client to send it again.
+   * response, sees the change (RFC 9112 section 9.3.2). A body that waits would
+   * fill memory: its request is not handled, and the connection closes before it,
+   * which tells the client to send it again.
    */
   accept(response: OutgoingResponse): void {
-    const { pending, server, socket } = this;
-    const { maxPipelinedRequests, maxHeldRequests } = server.limits;
+    const { pending, socket } = this;
     const { req: request } = response;
     if (socket.destroyed) return; // the rest of its last packet
     if (pending[0]?.isLive) return void socket.destroy(); // none can follow
     response.connectionState = this;
-    server.heldRequests++;
-    if (++this.#held > maxPipelinedRequests) {
-      this.pause();
-      if (server.heldRequests > maxHeldRequests) return void socket.destroy();
-    }
     if (pending.length > 0 && request.hasContent) this.isClosing = true;
-    if (this.isClosing) return dropBody(request, this);
+    if (this.isClosing) return dropBody(request, this.server);
     pending.push(response);
     this.isIdle = false;
     if (pending.length === 1) this.#handle(response);
@@ -184,11 +145,6 @@ export class Connection {
     response.content = undefined; // an idle connection must not hold its memory
     if (socket.destroyed) return; // a write that failed ends a response too
     pending.shift();
-    server.heldRequests--;
-    if (--this.#held === server.limits.maxPipelinedRequests) {
-      this.isPaused = false;
-      socket.resume();
-    }
     const [next] = pending;
     this.isIdle = !next;
     if (next) this.#handle(next);
@@ -199,11 +155,6 @@ export class Connection {
   closeAfterFirst(): void {
     this.isClosing = true;
     this.pending.splice(1);
-  }
-
-  pause(): void {
-    this.isPaused = true;
-    this.socket.pause();
   }
 
   /** Closes the connection when the server stops: after the response in progress, or now. */
@@ -236,6 +187,8 @@ export interface Response {
   readonly headers: readonly string[];
   /** The content, as bytes if it is long and the same for all; undefined if there is none. */
   readonly body?: string | Uint8Array | undefined;
+  /** What it reports, if that is an error. */
+  readonly error?: ApiError;
   /** The media type of the content; JSON by default. */
   readonly type?: string | undefined;
   /** Instead of `body`: generates parts as fast as the client reads them; `return` is called if it disconnects. */
@@ -271,7 +224,7 @@ export function send(
   const isLast = server.isStopping || hasUnreadBody || httpVersion === "1.0" ||
     (connection.isClosing && pending.length === 1) ||
     // After an Upgrade field, node:http of all versions drops the rest of the packet.
-    headers.upgrade !== undefined || request.bodyError !== undefined;
+    headers.upgrade !== undefined || request.readError !== undefined;
   if (isLast) {
     connection.closeAfterFirst();
     fields.push("Connection", "close");
@@ -280,7 +233,7 @@ export function send(
   // RFC 9112 section 6.1; a TE field would make node:http send chunks to any client.
   response.useChunkedEncodingByDefault = httpVersion === "1.1";
   response.writeHead(status, fields);
-  if (hasUnreadBody) dropBody(request, connection);
+  if (hasUnreadBody) dropBody(request, server);
   if (method === "HEAD") return sendAtEndOfTurn(response);
   response.content = body;
   if (live) {
@@ -302,11 +255,11 @@ function* partsOf(body: string | Uint8Array): Generator<Uint8Array> {
 }
 
 /** Receives and drops a body that nobody reads, up to a limit. */
-function dropBody(request: IncomingRequest, connection: Connection): void {
-  let { maxDroppedBytes: left } = connection.server.limits;
+function dropBody(request: IncomingRequest, { limits }: ServerState): void {
+  let left = limits.maxDroppedBytes;
   request.on("data", ({ length }: Uint8Array) => {
     left -= length;
-    if (left <= 0) connection.pause();
+    if (left <= 0) request.pause();
   });
 }
 

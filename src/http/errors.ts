@@ -138,5 +138,5 @@ export function errorResponse(error: ApiError, documentationUrl?: string) {
       : specification,
     errors,
   });
-  return { status, headers, body };
+  return { error, status, headers, body };
 }

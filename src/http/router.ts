@@ -6,6 +6,9 @@
 import { isIPv6 } from "node:net";
 import { ApiError } from "./errors.ts";
 
+/** The longest request target. */
+const maxUrlBytes = 8 * 1024;
+
 /** Returns whether a text is a host name or IP address, with or without a port (RFC 3986 section 3.2). */
 export function isAuthority(text: string): boolean {
   const isForm = /^(?:(?:[\w.~-]|%[\da-f]{2})+|\[[\da-f:.]+\])(?::\d{0,5})?$/i
@@ -20,9 +23,10 @@ export function isAuthority(text: string): boolean {
  * percent-encoded. The authority is dropped: nothing depends on the host name that the
  * client used.
  *
- * @throws {ApiError} 40000 if it has neither form
+ * @throws {ApiError} 41400 if it is too long, 40000 if it has neither form
  */
 export function parseTarget(target: string) {
+  if (target.length > maxUrlBytes) throw new ApiError(41400);
   let rest = target;
   if (!target.startsWith("/")) {
     const [, authority = "", path = ""] =

@@ -4,19 +4,13 @@
  *
  * Only this file and connection.ts use node:http. Its parser alone decides
  * where a request begins and ends; {@linkcode Connection} delays only when a
- * request is handled. Where node:http provides no response object, {@linkcode
- * sendRawError} sends an error before the connection closes.
+ * request is handled. Where node:http provides no request, {@linkcode
+ * acceptError} creates one that has failed.
  */
 
-import { Buffer } from "node:buffer";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import {
-  createServer,
-  type Server,
-  type ServerOptions,
-  STATUS_CODES,
-} from "node:http";
+import { createServer, type Server, type ServerOptions } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import {
@@ -24,16 +18,18 @@ import {
   defaultLimits,
   type Handler,
   IncomingRequest,
-  jsonType,
   OutgoingResponse,
   type ServerLimits,
   type ServerState,
 } from "./connection.ts";
-import { ApiError, errorResponse } from "./errors.ts";
+import { ApiError } from "./errors.ts";
 
 export type { Handler };
 
-type HttpServer = Server<typeof IncomingRequest, typeof OutgoingResponse>;
+export type HttpServer = Server<
+  typeof IncomingRequest,
+  typeof OutgoingResponse
+>;
 
 /** Creates a server of node:http or node:https. */
 export type CreateServer = (
@@ -44,8 +40,7 @@ export type CreateServer = (
 export type GuardConnections = (server: HttpServer, state: ServerState) => void;
 
 /** Where and how to listen. */
-export interface ListenOptions
-  extends Pick<ServerState, "documentationUrl" | "onRawError"> {
+export interface ListenOptions {
   readonly host: string;
   readonly port: number;
   /** Creates a server of node:https instead. */
@@ -65,7 +60,7 @@ export interface Listener {
    * Announces with each response for `announceMs` that the connection closes,
    * so that no client sends a request in vain. Then stops accepting connections,
    * lets current requests finish within `graceMs`, and closes the remaining
-   * connections.
+   * connections. A TLS handshake may take as long as it always may.
    */
   close(graceMs: number, announceMs?: number): Promise<void>;
 }
@@ -84,13 +79,11 @@ export async function listen(
   const limits = { ...defaultLimits, ...options.limits };
   const connections: ServerState["connections"] = new Map();
   const state: ServerState = {
-    ...options,
     limits,
     handle,
     connections,
     fields: ["X-Content-Type-Options", "nosniff", ...serverFields],
     isStopping: false,
-    heldRequests: 0,
   };
   const serverOptions = {
     IncomingMessage: IncomingRequest,
@@ -107,7 +100,6 @@ export async function listen(
   const server = (createSecureServer ?? createServer)(serverOptions);
   server.maxConnections = limits.maxConnections;
   server.timeout = limits.silenceTimeoutMs;
-  const sockets = trackSockets(server);
   guardConnections?.(server, state);
   const event = createSecureServer ? "secureConnection" : "connection";
   server.on(event, (socket: Socket) => {
@@ -123,7 +115,7 @@ export async function listen(
       if (announceMs > 0 && connections.size > 0) await delay(announceMs);
       const closed = once(server.close(), "close");
       const timer = setTimeout(() => {
-        for (const socket of sockets) socket.destroy();
+        for (const socket of connections.keys()) socket.destroy();
       }, graceMs);
       for (const connection of connections.values()) connection.end();
       await closed;
@@ -132,24 +124,13 @@ export async function listen(
   };
 }
 
-/** Returns the open connections; with TLS, as they are before the handshake. */
-function trackSockets(server: HttpServer): ReadonlySet<Socket> {
-  const sockets = new Set<Socket>();
-  server.on("connection", (socket: Socket) => {
-    sockets.add(socket);
-    socket.on("error", () => {}); // or it would end the process
-    socket.once("close", () => sockets.delete(socket));
-  });
-  return sockets;
-}
-
 /** Passes on the requests of connections, and rejects what is not a request. */
 function passRequests(
   server: HttpServer,
   connections: ServerState["connections"],
 ): void {
   server.on("error", () => {}); // a connection that cannot be accepted
-  server.maxHeadersCount = 0; // none is dropped: checkMessage counts them
+  server.maxHeadersCount = 0; // none is dropped without a word
   // A stop would take connections for idle that are still sending a response.
   server.closeIdleConnections = () => {};
   // An Expect field is checked with the rest of the header.
@@ -171,13 +152,24 @@ function passRequests(
  * pending, the connection closes after them, as after each error.
  */
 function rejectBytes(connection: Connection, error: ApiError): void {
-  const { pending: [response], isClosing, isPaused } = connection;
-  if (response?.isLive) return void connection.socket.destroy();
+  const { pending: [response], isClosing, socket } = connection;
+  if (response?.isLive) return void socket.destroy();
   if (isClosing) return; // each later packet is an error too
-  if (isPaused && error.code === 40800) return; // it cannot arrive
+  if (socket.isPaused() && error.code === 40800) return; // it cannot arrive
+  if (response) {
+    if (!response.req.complete) response.req.failBody(error);
+  } else if (socket.writable) acceptError(connection, error);
   connection.isClosing = true;
-  if (!response) sendRawError(connection, error);
-  else if (!response.req.complete) response.req.failBody(error);
+}
+
+/** Has an error responded to as if it were a request without a method, for which node:http provides no objects. */
+function acceptError(connection: Connection, error: ApiError): void {
+  const request = new IncomingRequest(connection.socket);
+  request.method = "";
+  request.readError = error;
+  const response = new OutgoingResponse(request);
+  response.assignSocket(connection.socket);
+  connection.accept(response);
 }
 
 interface ParseError extends Error {
@@ -192,29 +184,6 @@ function toApiError({ code }: ParseError): ApiError {
     40000,
     "The request is not well-formed HTTP/1.1 (RFC 9112).",
   );
-}
-
-/** Sends an error where node:http provides no response object, and closes the connection. */
-function sendRawError(
-  { socket, client, server }: Connection,
-  error: ApiError,
-): void {
-  if (!socket.writable) return; // the previous response was the last one
-  const { status, body } = errorResponse(error, server.documentationUrl);
-  const id = requestId(undefined);
-  server.onRawError?.({ id, client, status });
-  const common = server.fields.map((text, index) =>
-    index % 2 === 0 ? `${text}: ` : `${text}\r\n`
-  );
-  socket.write(
-    `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n` +
-      `Date: ${new Date().toUTCString()}\r\n` +
-      `Content-Type: ${jsonType}\r\n` +
-      `Content-Length: ${Buffer.byteLength(body)}\r\n` +
-      `X-Request-Id: ${id}\r\n` +
-      `${common.join("")}Connection: close\r\n\r\n${body}`,
-  );
-  socket.destroySoon();
 }
 
 // Each process has its own prefix. It need not be secret; a UUID for each

@@ -246,9 +246,9 @@ function latin1(body: Uint8Array): string {
 }
 
 /**
- * Parses the Idempotency-Key field, which can be sent only once (see
- * http/message.ts). The draft requires a quoted string, but most clients send
- * the key without quotes: here the key is the complete value.
+ * Parses the Idempotency-Key field, which can be sent only once: node:http joins
+ * two with a comma and a space. The draft requires a quoted string, but most
+ * clients send the key without quotes: here the key is the complete value.
  *
  * @throws {ApiError} 40000 if it is malformed
  */

@@ -45,7 +45,7 @@ export async function* streamBody(
         yield part;
         continue;
       }
-      if (request.bodyError) throw request.bodyError;
+      if (request.readError) throw request.readError;
       if (request.destroyed && !request.readableEnded) {
         throw new ClientDisconnected();
       }

@@ -4,6 +4,7 @@ import type { Socket } from "node:net";
 import { networkOf } from "../../http/client-address.ts";
 import type { ServerState } from "../../http/connection.ts";
 import type { GuardConnections } from "../../http/server.ts";
+import { limitPipelining } from "./pipelining.ts";
 import { type ReadLimits, watchReaders } from "./readers.ts";
 
 /** Returns the function that guards the connections of a server. */
@@ -13,6 +14,7 @@ export function guardConnections(
   return (server, state) => {
     const { maxConnections, checkIntervalMs } = state.limits;
     server.maxConnections = Infinity; // instead of closing the last one
+    limitPipelining(server);
     const slots: Slots = new Map();
     server.on("connection", (socket: Socket) => {
       takeSlot(slots, socket, maxConnections, state);

@@ -1,16 +1,30 @@
 /**
- * What a server needs where strangers reach it: it limits how fast passwords can
- * be guessed, and shares the connections among its clients. Who may do what is
- * decided without it.
+ * What a server needs where strangers reach it: it refuses what a proxy could
+ * interpret differently, limits how fast passwords can be guessed, logs who does
+ * what, and shares the connections, and the turns of what takes long, among its
+ * clients. Who may do what is decided without it.
  */
 
+import { Turns } from "../../admission.ts";
 import type { Feature } from "../../api/feature.ts";
 import { guardConnections } from "./connections.ts";
+import { logResponse } from "./log.ts";
+import { checkMessage } from "./message.ts";
 import { createSignInLimiter } from "./sign-ins.ts";
+
+const turns = {
+  /** As many as are computed at a time. */
+  hash: new Turns(2),
+  /** The large bodies that are received, so that they do not fill the memory; at most half of them are of one client. */
+  body: new Turns(16, 8),
+};
 
 export const feature: Feature = {
   open: ({ now }) => ({
+    checkMessage,
+    turns,
     limitSignIns: createSignInLimiter(now),
     guardConnections: guardConnections(),
+    onResponse: logResponse,
   }),
 };

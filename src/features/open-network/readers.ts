@@ -1,5 +1,6 @@
 /** Disconnects clients that let responses wait. */
 
+import { networkOf } from "../../http/client-address.ts";
 import type { Connection, ServerState } from "../../http/connection.ts";
 
 const defaultLimits = {
@@ -36,9 +37,10 @@ export function watchReaders(
         progress.get(connection),
       );
       progress.set(connection, next);
-      const { client, socket } = connection;
+      const { socket } = connection;
       if (next.idleMs >= readTimeoutMs) socket.destroy();
       else if (next.idleMs >= unreadTimeoutMs) {
+        const client = networkOf(socket.remoteAddress ?? "");
         idle.set(client, [...idle.get(client) ?? [], connection]);
       }
     }

@@ -44,6 +44,38 @@ function assertOk(received: unknown): void {
 }
 
 describe("a connection", () => {
+  test("is closed if it holds more requests than it may, while many are held in all", async () => {
+    let handled = 0;
+    const listener = await listen(() => handled++, {
+      host: "127.0.0.1",
+      port: 0,
+      guardConnections: guardConnections(),
+    });
+    const open = (requests: number) => {
+      const socket = connect(listener.port, "127.0.0.1");
+      socket.on("error", () => {});
+      socket.write(request.repeat(requests));
+      return socket;
+    };
+    const few = open(2);
+    while (handled === 0) await new Promise(setImmediate);
+    // A packet has at most 64 KiB, so each holds some 2,000 requests.
+    const many = Array.from({ length: 60 }, () => open(3000));
+    await new Promise((resolve) => {
+      for (const socket of many) socket.resume().once("close", resolve);
+    });
+    for (const socket of many) socket.destroy();
+    // What they held is free again.
+    const before = handled;
+    const others = open(18);
+    while (handled === before) await new Promise(setImmediate);
+    await new Promise(setImmediate);
+    assert.equal(few.closed || others.closed, false);
+    few.destroy();
+    others.destroy();
+    await listener.close(0);
+  });
+
   test(
     "over the limit closes one that waits for a request, if no client has more than another",
     {

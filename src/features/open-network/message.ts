@@ -3,12 +3,9 @@
  * servers could interpret it differently, or this server does not support it.
  */
 
-import type { IncomingRequest } from "./connection.ts";
-import { ApiError } from "./errors.ts";
-import { isAuthority } from "./router.ts";
-
-/** The longest request target. */
-const maxUrlBytes = 8 * 1024;
+import type { IncomingRequest } from "../../http/connection.ts";
+import { ApiError } from "../../http/errors.ts";
+import { isAuthority } from "../../http/router.ts";
 
 /** The most header fields of a request. */
 const maxFields = 64;
@@ -27,17 +24,16 @@ const singleFields = [
 /**
  * Checks the header of a request.
  *
- * @throws {ApiError} 40000, 41400, 41700, 43100, 50100
+ * @throws {ApiError} 40000, 41700, 43100, 50100
  */
 export function checkMessage(request: IncomingRequest): void {
-  const { httpVersion, url = "", rawHeaders, headers } = request;
+  const { httpVersion, rawHeaders, headers } = request;
   if (!httpVersion.startsWith("1.")) { // RFC 9110 section 2.5
     throw new ApiError(
       40000,
       `This server supports HTTP/1.1, not HTTP/${httpVersion}.`,
     );
   }
-  if (url.length > maxUrlBytes) throw new ApiError(41400);
   if (rawHeaders.length > 2 * maxFields) throw new ApiError(43100);
   // Most requests repeat no field at all.
   if (rawHeaders.length > 2 * Object.keys(headers).length) {

@@ -1,0 +1,79 @@
+/**
+ * The log of requests: each response at the level `debug`; at `info` who changed
+ * users, and who was refused. It holds no secrets, even if a client sends them in
+ * the wrong place.
+ */
+
+import { performance } from "node:perf_hooks";
+import { withArticle } from "../../api/declaration/declaration.ts";
+import type { AuditEvent } from "../../api/request-types.ts";
+import type { RequestContext } from "../../api/request-context.ts";
+import type { ApiError } from "../../http/errors.ts";
+import type { LogFields } from "../../store/store.ts";
+
+/** The errors that are reported at the level `info`, besides failed sign-ins. */
+const auditedCodes: readonly number[] = [40300, 42900];
+
+/** Logs a response. */
+export function logResponse(
+  context: RequestContext,
+  { status, error }: {
+    readonly status: number;
+    readonly error?: ApiError | undefined;
+  },
+): void {
+  const { auditEvent, start, shared: { log } } = context;
+  const event = error === undefined || error.code === 40101
+    ? auditEvent && messageOf(auditEvent)
+    : auditedCodes.includes(error.code)
+    ? { message: error.message, fields: {} }
+    : undefined;
+  if (event) {
+    log("info", event.message, {
+      ...describe(context),
+      status,
+      ...event.fields,
+    });
+  }
+  log("debug", "answered", () => {
+    const ms = Math.round(performance.now() - start);
+    return { ...describe(context), status, ms };
+  });
+}
+
+/** Returns the message of an action, with the names of the changed properties; their values could be secrets. */
+function messageOf(event: AuditEvent) {
+  if ("message" in event) return event;
+  const { collection: { singular, properties, audited }, previous, next } =
+    event;
+  if (audited === undefined) return undefined;
+  const verb = previous ? (next ? "changed" : "deleted") : "created";
+  const shown = audited.map((name) => [name, (next ?? previous)?.[name]]);
+  const changed = properties.map(({ name }) => name)
+    .filter((name) => previous?.[name] !== next?.[name]);
+  return {
+    message: `${verb} ${withArticle(singular)}`,
+    fields: { [singular]: Object.fromEntries(shown), changed },
+  };
+}
+
+/** Returns what was requested, and by whom. */
+function describe(
+  { id, client, method, target, caller, shared: { store } }: RequestContext,
+): LogFields {
+  const by = caller && store.table("users").get(caller.id)?.document;
+  const path = withoutValues(target);
+  const who = { by: caller?.id, byName: by?.["username"] };
+  return { id, client, ...who, method, path };
+}
+
+/** Returns a URL with only the names of its parameters: a value, or text in place of a name, may be a secret. */
+function withoutValues(url: string): string {
+  // Anything but a path could contain a password: http://name:password@host.
+  const [path = "", query] = url.startsWith("/") ? url.split(/[?#]/, 2) : ["…"];
+  if (query === undefined) return path;
+  const names = query.split("&").map((parameter) =>
+    /^[\w:]{1,40}(?==|$)/.exec(parameter)?.[0] ?? "…"
+  );
+  return `${path}?${names.join("&")}`;
+}
