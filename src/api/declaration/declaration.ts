@@ -20,23 +20,14 @@ import {
   readOnly,
   recordId,
   timestamp,
+  type Values,
 } from "./properties.ts";
 
 /** The properties of a collection, by their names. */
 export type Properties = Readonly<Record<string, Property>>;
 
-/** The values of a record with these properties. */
-type RecordOf<Declared extends Properties> = {
-  readonly [Name in keyof Declared | "id" | "created_at" | "updated_at"]:
-    Declared[Name] extends Property<infer Value> ? Value
-      : Name extends "id" ? number
-      : string;
-};
-
-/** A collection as a user declares it. */
-export interface CollectionDeclaration<
-  Declared extends Properties = Properties,
-> {
+/** A collection as a user declares it. The types by which an editor checks a declaration file, `zoo-api.d.ts`, are more precise. */
+export interface CollectionDeclaration {
   /** A plural noun in lower case: the segment in URLs. */
   readonly name: string;
   /** The same in the singular, for messages. */
@@ -47,25 +38,21 @@ export interface CollectionDeclaration<
     readonly write: Access;
     readonly delete: Access;
   };
-  readonly properties: Declared;
+  readonly properties: Properties;
   /**
    * Groups of properties: no two records may share all values of a group,
    * comparing folded texts, unless one of the values is null.
    */
-  readonly unique?: readonly (readonly (keyof Declared & string)[])[];
+  readonly unique?: readonly (readonly string[])[];
   /** The properties that records are sorted by, ascending, unless the caller sorts them; by default the id. */
-  readonly sort?: readonly (keyof RecordOf<Declared> & string)[];
+  readonly sort?: readonly string[];
   /**
    * A rule for a complete record, including defaults: returns a message for
    * each invalid property, such as "must not be before published_on".
    */
   readonly check?: (
-    record: RecordOf<Declared>,
-  ) =>
-    | { readonly [Name in keyof Declared]?: string | undefined }
-    | null
-    | undefined
-    | void;
+    record: Values,
+  ) => Readonly<Record<string, string | undefined>> | null | undefined | void;
   /**
    * True if each user has their own records, which only the highest role can
    * also see; the property `owner_id` names the owner.
@@ -103,9 +90,6 @@ export interface RecordChange {
 }
 
 /** Declares a collection. */
-export function collection<Declared extends Properties>(
-  declaration: CollectionDeclaration<Declared>,
-): CollectionDeclaration;
 export function collection(
   declaration: CollectionDeclaration,
 ): CollectionDeclaration {
