@@ -34,9 +34,8 @@ export interface Property {
     | "secret";
   /** The allowed values, as a phrase that follows "must be". */
   readonly expected: string;
+  /** Also what a form shows: the description in the words of the declaration, and of which collection a reference is. */
   readonly schema: JsonSchema;
-  /** The allowed values in the words of the declaration. */
-  readonly description?: string | undefined;
   /** Returns why a value other than null is refused; undefined if it is allowed. */
   readonly check: (value: unknown) => Failure | undefined;
   /** Parses the text of a query parameter; returns undefined if it is not a value of this kind. */
@@ -187,8 +186,8 @@ function characters(
       minLength,
       maxLength,
       pattern: pattern?.source ?? without(refused, minLength),
+      ...(description && { description }),
     },
-    description,
     check(value) {
       if (typeof value !== "string") return base.check(value);
       let { length } = value;
@@ -315,7 +314,7 @@ function formatted(
   const failure: Failure = failWith("format", `is not a valid ${noun}`);
   return {
     ...base,
-    schema: { type: "string", ...schema },
+    schema: { type: "string", ...schema, description },
     check: (value) =>
       base.check(value) ?? (isValid(String(value)) ? undefined : failure),
   };
@@ -408,9 +407,15 @@ export function reference(
   collection: string,
   { as }: Pick<Property, "as"> = {},
 ): Property {
+  const id = integer({ minimum: 1 });
   return {
-    ...integer({ minimum: 1 }),
+    ...id,
     expected: `the id of one of the ${collection}`,
+    schema: {
+      ...id.schema,
+      "x-collection": collection,
+      ...(as && { "x-as": as }),
+    },
     references: collection,
     as,
   };

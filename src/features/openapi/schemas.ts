@@ -166,7 +166,8 @@ function propertySchemas(collection: Collection): Record<string, JsonSchema> {
       .map(({ name, expected }) => [name, expected]),
   );
   return Object.fromEntries(
-    Object.entries(schemas).map(([name, { default: _, ...schema }]) => {
+    Object.entries(schemas).map(([name, each]) => {
+      const { default: _, "x-collection": __, "x-as": ___, ...schema } = each;
       const description = descriptions.get(name);
       return [name, { ...schema, ...(description && { description }) }];
     }),
