@@ -262,21 +262,6 @@ export function readParameter(
 }
 
 /**
- * Returns the query of an export: all records from its offset on, in the order of
- * their ids, in which they can be imported, unless the caller asked for a page or
- * an order.
- */
-export function asExport(query: Query): Query {
-  const { parameters, isPaged, limit, sort } = query;
-  const isOrdered = parameters.has("sortby") || parameters.has("order");
-  return {
-    ...query,
-    limit: parameters.has("limit") || isPaged ? limit : Infinity,
-    sort: isOrdered ? sort : sort.slice(-1),
-  };
-}
-
-/**
  * Parses the parameter `fields`; returns the names in the record's own order.
  *
  * @throws {ApiError} 40004 on an unknown property

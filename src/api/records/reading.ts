@@ -3,7 +3,7 @@
 import { ApiError } from "../../http/errors.ts";
 import type { Row } from "../../store/store.ts";
 import { seesAll } from "../declaration/declaration.ts";
-import { asExport, pageHeaders, type Query } from "../query/parameters.ts";
+import { pageHeaders, type Query } from "../query/parameters.ts";
 import { select } from "../query/select.ts";
 import type {
   Outcome,
@@ -28,9 +28,7 @@ export type ShowList = (response: Result, listed: ListedRows) => Result;
  * Returns a page of a collection; a promise if the records must be scanned or
  * sorted first.
  *
- * @param show how they are shown, if not as JSON: all of them, unless the query
- * asks for a page
- * @param isPage true if it is a page of the usual length and order nevertheless
+ * @param show how they are shown, if not as JSON
  * @throws {ApiError} 40401 or 41000 if the record in the path does not exist,
  * 41200
  */
@@ -39,7 +37,6 @@ export function listRecords(
   context: RequestContext,
   query: Query,
   show?: ShowList,
-  isPage = show === undefined,
 ): Outcome {
   const { collection, table, representation } = records;
   const { caller, url } = context;
@@ -51,7 +48,6 @@ export function listRecords(
     const headers = context.validators(subject);
     return { status: 304, headers, seq: currentSeq() };
   }
-  const paged = isPage ? query : asExport(query);
   const isOverseer = seesAll(collection, caller);
   /** Throws if the caller no longer has access, or could see the private records of all users and no longer can. */
   const recheckAccess = () => {
@@ -70,7 +66,7 @@ export function listRecords(
     const rows = scope ? checkScope(found) : found;
     const headers = [
       ...context.validators(subject),
-      ...pageHeaders(paged, total, url),
+      ...pageHeaders(query, total, url),
     ];
     const response = { status: 200, headers, seq: currentSeq() };
     return show
@@ -78,7 +74,7 @@ export function listRecords(
       : representation.addJsonArray(response, [...rows], fields);
   };
   const selection = { table, scope, isInScope, use, requester: context };
-  const result = (context.select ?? select)(paged, selection);
+  const result = (context.select ?? select)(query, selection);
   return result instanceof Promise
     ? context.afterWaiting(result, (result) => {
       recheckAccess();
