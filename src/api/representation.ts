@@ -3,8 +3,6 @@
  * them; as JSON, and as a JSON Schema.
  */
 
-import { Buffer } from "node:buffer";
-import type { Response } from "../http/connection.ts";
 import type { Document, Row } from "../store/store.ts";
 import {
   type Collection,
@@ -13,9 +11,6 @@ import {
   type UrlProperty,
 } from "./declaration/declaration.ts";
 import type { Json, JsonSchema } from "./declaration/properties.ts";
-
-/** The length from which a list is sent in parts, and of these parts, in characters: so it takes memory only as its client reads it. */
-const partLength = 1 << 16;
 
 /** Serializes the records of one collection. */
 export class Representation {
@@ -55,24 +50,15 @@ export class Representation {
     },"link":{"rel":"collection ${collectionUrl}","href":"${collectionUrl}","title":"${title}","type":"application/json"}}`;
   }
 
-  /** Adds records as a JSON array to a response; a long one as a stream. */
-  addJsonArray<R extends Response>(
-    response: R,
-    rows: readonly Row[],
-    fields?: readonly string[],
-  ): R {
-    const serialize = (row: Row) =>
-      fields ? this.serializeFields(row, fields) : this.asListItem(row);
-    let items = ""; // not an array to join, which would copy the texts twice
-    for (const row of rows) {
-      items += (items && ",") + serialize(row);
-      if (items.length <= partLength) continue;
-      let length = 1 + rows.length; // the brackets and commas
-      for (const each of rows) length += Buffer.byteLength(serialize(each));
-      const headers = [...response.headers, "Content-Length", String(length)];
-      return { ...response, headers, stream: () => inParts(rows, serialize) };
-    }
-    return { ...response, body: `[${items}]` };
+  /** Returns records as a JSON array, or the given properties of them. */
+  serializeList(rows: Iterable<Row>, fields?: readonly string[]): string {
+    const items = Array.from(rows, (row) => this.serializeItem(row, fields));
+    return `[${items.join(",")}]`;
+  }
+
+  /** Returns a record as an element of a list, or the given properties of it. */
+  serializeItem(row: Row, fields?: readonly string[]): string {
+    return fields ? this.serializeFields(row, fields) : this.asListItem(row);
   }
 
   /** Returns the given properties of a record, as JSON; by default all but its URLs, which depend on the server. */
@@ -105,22 +91,6 @@ export class Representation {
     }
     return object;
   }
-}
-
-/** Yields records as a JSON array, in parts outside of V8's heap. */
-async function* inParts(
-  rows: readonly Row[],
-  serialize: (row: Row) => string,
-): AsyncGenerator<Uint8Array, undefined> {
-  let text = "[";
-  for (const [index, row] of rows.entries()) {
-    text += (index === 0 ? "" : ",") + serialize(row);
-    if (text.length < partLength) continue;
-    yield Buffer.from(text);
-    text = "";
-    await new Promise((resolve) => setImmediate(resolve));
-  }
-  yield Buffer.from(`${text}]`);
 }
 
 /** Returns the JSON Schema (2020-12) of a collection's records, as OPTIONS sends it. */

@@ -71,7 +71,7 @@ export function listRecords(
     const response = { status: 200, headers, seq: currentSeq() };
     return show
       ? show(response, { rows, fields, recheckAccess })
-      : representation.addJsonArray(response, [...rows], fields);
+      : { ...response, body: representation.serializeList(rows, fields) };
   };
   const selection = { table, scope, isInScope, use, requester: context };
   const result = (context.select ?? select)(query, selection);
