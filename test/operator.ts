@@ -14,7 +14,7 @@ export function operatorContext(
     url: "",
     method: "",
     headers: {},
-    checkPreconditions: () => false,
+    checkPreconditions: () => {},
     validators: () => [],
     runOnce: ({ execute }) => execute(),
     scope: () => undefined,

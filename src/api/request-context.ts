@@ -172,13 +172,9 @@ export class RequestContext {
       : read();
   }
 
-  /**
-   * Checks the preconditions of the request, if a feature evaluates them; returns
-   * true if the client has the current representation already (304). Throws an
-   * ApiError if one fails.
-   */
-  checkPreconditions(subject: Subject): boolean {
-    return this.shared.hooks.precondition?.(this, subject) ?? false;
+  /** Checks the preconditions of a change, if a feature evaluates them; throws an ApiError if one fails. */
+  checkPreconditions(subject: Subject): void {
+    this.shared.hooks.precondition?.(this, subject);
   }
 
   /** Returns the header fields that identify a representation as it is now; none without a feature. */

@@ -92,11 +92,8 @@ export interface RequestHooks<Context> {
     peer: string,
     headers: IncomingRequest["headers"],
   ) => string;
-  /** Checks the preconditions of a request, as {@linkcode RequestContext.checkPreconditions}. */
-  readonly precondition?: (
-    context: Context,
-    subject: Subject,
-  ) => boolean;
+  /** Checks the preconditions of a change, as {@linkcode RequestContext.checkPreconditions}. */
+  readonly precondition?: (context: Context, subject: Subject) => void;
   /** Returns the validators of a representation, as {@linkcode RequestContext.validators}. */
   readonly validators?: (
     context: Context,

@@ -42,12 +42,6 @@ export function listRecords(
   const { caller, url } = context;
   const { fields } = query;
   const scope = context.scope();
-  const subject = { collection, scope };
-  const currentSeq = () => Math.max(table.lastSeq, context.scope()?.seq ?? 0);
-  if (context.checkPreconditions(subject)) {
-    const headers = context.validators(subject);
-    return { status: 304, headers, seq: currentSeq() };
-  }
   const isOverseer = seesAll(collection, caller);
   /** Throws if the caller no longer has access, or could see the private records of all users and no longer can. */
   const recheckAccess = () => {
@@ -65,10 +59,11 @@ export function listRecords(
   const use = ({ rows: found, total }: Page): Result => {
     const rows = scope ? checkScope(found) : found;
     const headers = [
-      ...context.validators(subject),
+      ...context.validators({ collection, scope }),
       ...pageHeaders(query, total, url),
     ];
-    const response = { status: 200, headers, seq: currentSeq() };
+    const seq = Math.max(table.lastSeq, context.scope()?.seq ?? 0);
+    const response = { status: 200, headers, seq };
     return show
       ? show(response, { rows, fields, recheckAccess })
       : { ...response, body: representation.serializeList(rows, fields) };
@@ -97,11 +92,7 @@ export function readRecord(
   const scope = context.scope();
   const row = records.find(context, scope);
   const { document, seq } = row;
-  const subject = { collection, document };
-  const headers = context.validators(subject);
-  if (context.checkPreconditions(subject)) {
-    return { status: 304, headers, seq };
-  }
+  const headers = context.validators({ collection, document });
   const body = fields
     ? representation.serializeFields(row, fields)
     : representation.asStandalone(
