@@ -6,7 +6,6 @@
  */
 
 import { isReadMethod } from "../../http/content.ts";
-import type { Actor } from "../../auth/access.ts";
 import { ApiError } from "../../http/errors.ts";
 import type { Response } from "../../http/connection.ts";
 import {
@@ -21,6 +20,7 @@ import {
 import {
   type Collection,
   isVisible,
+  ownerOf,
   type RecordChange,
   type Reference,
   seesAll,
@@ -137,42 +137,50 @@ export class Records {
   }
 
   /**
-   * Builds a new record, without storing it.
+   * Returns the document that a body makes of a record, without storing it: a new
+   * one, or the next one of `previous`, which is the same if nothing changes.
    *
-   * @throws {ApiError} 42200; {RuleError}
+   * @throws {ApiError} 42200; what the `check` of the collection throws
    */
   buildRecord(
     body: Body,
-    { caller, owner = caller?.id || null, hashes, imported, ...options }: {
-      /** The user who creates it. */
-      readonly caller: Actor | undefined;
-      readonly valuesFromUrl?: Values | undefined;
-      readonly hashes?: Values | undefined;
-      /** The owner, if records are private: by default the caller. */
+    {
+      caller,
+      previous,
+      hashes,
+      imported,
+      owner: creator = caller?.id || null,
+      ...options
+    }: Omit<ValidationContext, "store" | "table" | "owner"> & {
+      /** The owner of a new record, if records are private: by default the caller. */
       readonly owner?: number | null;
-      /** The values that the record has instead of the next id and the current time. */
+      /** The hash of the password in the body. */
+      readonly hashes?: Values | undefined;
+      /** The values that a new record has instead of the next id and the current time. */
       readonly imported?: Partial<Document>;
-      readonly defersCheck?: ValidationContext["defersCheck"];
     },
   ): Document {
     const { collection, table, store } = this;
-    const values = validate(collection, body, {
-      store,
-      table,
-      caller,
-      owner: collection.private ? owner : undefined,
-      ...options,
-    });
-    const at = this.timestamp();
-    const document = {
-      id: this.nextId(),
-      ...values,
-      ...hashes,
-      ...(collection.private && { owner_id: owner }),
-      created_at: at,
-      updated_at: at,
-      ...imported,
-    };
+    const owner = previous
+      ? ownerOf(collection, previous)
+      : collection.private
+      ? creator
+      : undefined;
+    const context = { ...options, store, table, caller, owner, previous };
+    const values = { ...validate(collection, body, context), ...hashes };
+    const isSame = (name: string) => values[name] === previous?.[name];
+    if (previous && Object.keys(values).every(isSame)) return previous;
+    const at = this.timestamp(previous?.["updated_at"]);
+    const document = previous
+      ? { ...previous, ...values, updated_at: at } // undeclared properties stay stored
+      : {
+        id: this.nextId(),
+        ...values,
+        ...(owner !== undefined && { owner_id: owner }),
+        created_at: at,
+        updated_at: at,
+        ...imported,
+      };
     enforceRules(collection, document);
     return document;
   }

@@ -4,16 +4,10 @@
  */
 
 import type { Requester } from "../../admission.ts";
-import type { Actor } from "../../auth/access.ts";
 import { hashPassword } from "../../auth/passwords.ts";
 import type { Document, Row } from "../../store/store.ts";
-import { ownerOf } from "../declaration/declaration.ts";
 import type { Values } from "../declaration/properties.ts";
-import {
-  type Body,
-  enforceRules,
-  validate,
-} from "../declaration/validation.ts";
+import type { Body } from "../declaration/validation.ts";
 import type {
   Outcome,
   RequestContext,
@@ -21,45 +15,6 @@ import type {
   Scope,
 } from "../request-context.ts";
 import type { Records } from "./records.ts";
-
-/**
- * Returns the document that a write stores: a new one or, given the row of a
- * record, its next one, which is the same if nothing changes.
- *
- * @throws {ApiError} 42200
- */
-export function planWrite(
-  records: Records,
-  body: Body,
-  { row, hashes, ...options }: {
-    /** Undefined if the record is new. */
-    readonly row: Row | undefined;
-    /** The only properties that the caller may change. */
-    readonly only?: readonly string[] | undefined;
-    readonly caller: Actor | undefined;
-    readonly hashes: Values | undefined;
-    readonly valuesFromUrl?: Values | undefined;
-    /** True if properties that the body lacks stay as they are. */
-    readonly partial: boolean;
-  },
-): Document {
-  if (row === undefined) {
-    return records.buildRecord(body, { ...options, hashes });
-  }
-  const { collection, table, store } = records;
-  const previous = row.document;
-  const owner = ownerOf(collection, previous);
-  const context = { ...options, store, table, owner, previous };
-  const values = { ...validate(collection, body, context), ...hashes };
-  const isChanged = Object.keys(values).some((name) =>
-    values[name] !== previous[name]
-  );
-  if (!isChanged) return previous;
-  const updated_at = records.timestamp(previous["updated_at"]);
-  const next = { ...previous, ...values, updated_at }; // undeclared properties stay stored
-  enforceRules(collection, next);
-  return next;
-}
 
 /** Hashes the password in a body; returns undefined if there is none. */
 export function hashSecret(
@@ -99,8 +54,8 @@ export function writeRecord(
     context.checkPreconditions(
       row ? { collection, document: row.document } : { collection, scope },
     );
-    const next = planWrite(records, body, {
-      row,
+    const next = records.buildRecord(body, {
+      previous: row?.document,
       only,
       caller: context.caller,
       hashes,
