@@ -75,6 +75,7 @@ function indexesOf(
 export function collectionsOf(
   { roles, collections }: ApiDeclaration,
   features: readonly Partial<Feature>[] = [],
+  prefix?: string,
 ): Map<string, Collection> {
   const owned = { owner: ownerProperty.name, overseer: roles.highest };
   return deriveCollections([
@@ -83,7 +84,7 @@ export function collectionsOf(
     authorizations(roles),
     // Several features may have the same.
     ...features.flatMap(({ collections }) => collections?.(roles) ?? []),
-  ]);
+  ], prefix);
 }
 
 /** Builds all routes, and opens the features. */
@@ -92,8 +93,8 @@ export function buildRoutes(
   features: readonly Feature[],
 ) {
   const { declaration, base } = options;
-  const collections = collectionsOf(declaration, features);
   const prefix = `${base.origin}${base.path}v1/`;
+  const collections = collectionsOf(declaration, features, prefix);
   const routes = new Map<string, Route>();
   const parts = new Map<string, RouteParts>();
   const urls: Record<string, string> = {};
@@ -104,7 +105,7 @@ export function buildRoutes(
   };
   const all = new Map(Array.from(
     collections,
-    ([name, each]) => [name, new Records(each, { ...options, prefix })],
+    ([name, each]) => [name, new Records(each, options)],
   ));
   const records = (name: string) => {
     const found = all.get(name);

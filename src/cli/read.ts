@@ -299,7 +299,7 @@ async function exportCommand(
   const { tables } = await readUndamagedStore(settings);
   await follow(settings, declaration, tables);
   const rows = tables.get(collection.name)?.rows() ?? [];
-  const representation = new Representation(collection, "");
+  const representation = new Representation(collection);
   let done = 0;
   // A terminal that shows the records has no room for a progress bar.
   const endProgress = process.stdout.isTTY
@@ -359,7 +359,7 @@ async function exportAll(settings: CommandSettings, to: string): Promise<void> {
     const collection = derived.get(name);
     if (collection === undefined) continue;
     const rows = tables.get(name)?.rows() ?? [];
-    const lines = toNdjson(new Representation(collection, ""), rows);
+    const lines = toNdjson(new Representation(collection), rows);
     const path = join(to, `${name}.ndjson`);
     const options = { flags: "wx", flush: true } as const;
     await pipeline(lines, createWriteStream(path, options));

@@ -131,6 +131,7 @@ export interface UrlProperty {
 
 /** A declared collection with everything derived from its declaration and those of the others. */
 export interface Collection extends Omit<Declaration, "properties"> {
+  readonly url: string;
   /** The declared properties, in order. */
   readonly properties: readonly NamedProperty[];
   /** The property that is stored as a hash, if there is one. */
@@ -164,12 +165,17 @@ export const collectionParameters = [
   "fields",
 ];
 
-/** Derives the collections of all declarations, which must be free of mistakes. */
+/**
+ * Derives the collections of all declarations, which must be free of mistakes.
+ *
+ * @param prefix the beginning of every URL: `/v1/`, possibly after an origin
+ */
 export function deriveCollections(
   declarations: readonly Declaration[],
+  prefix?: string,
 ): Map<string, Collection> {
   const collections = new Map(
-    declarations.map((each) => [each.name, deriveCollection(each)]),
+    declarations.map((each) => [each.name, deriveCollection(each, prefix)]),
   );
   for (const source of collections.values()) {
     for (const each of source.properties) {
@@ -181,8 +187,12 @@ export function deriveCollections(
 }
 
 /** Derives one collection, without its references. */
-export function deriveCollection(declaration: Declaration): Collection {
-  const { name, immutable } = declaration;
+export function deriveCollection(
+  declaration: Declaration,
+  prefix = "/v1/",
+): Collection {
+  const { immutable } = declaration;
+  const url = prefix + declaration.name;
   const properties = Object.entries(declaration.properties).map(
     ([name, property]): NamedProperty => ({ ...property, name }),
   );
@@ -196,10 +206,11 @@ export function deriveCollection(declaration: Declaration): Collection {
   ];
   return {
     ...declaration,
+    url,
     properties,
     secretName: properties.find(({ kind }) => kind === "secret")?.name,
     visibleProperties: new Map(visible.map((each) => [each.name, each])),
-    urlProperties: [{ ...idUrl, name: "url", before: `${name}/` }],
+    urlProperties: [{ ...idUrl, name: "url", before: `${url}/` }],
     acceptedNames: new Set(
       [...properties, ...visible].map(({ name }) => name)
         .concat(serverProperties),
@@ -219,7 +230,7 @@ function linkReference(
   of.target = target;
   const isRequired = !nullable;
   const reference = { source, property: name, isRequired, target, segment };
-  const before = `${target.name}/`;
+  const before = `${target.url}/`;
   source.parents.push(reference);
   target.children.push(reference);
   source.urlProperties.push({

@@ -44,8 +44,6 @@ import type {
 /** The settings and the state that all collections share. */
 interface RecordsOptions {
   readonly store: Store;
-  /** The beginning of every URL: `/v1/`, possibly after an origin. */
-  readonly prefix: string;
   /** Returns milliseconds since 1970. */
   readonly now: () => number;
 }
@@ -73,7 +71,7 @@ export class Records {
     this.options = options;
     this.store = options.store;
     this.table = this.store.table(collection.name);
-    this.representation = new Representation(collection, options.prefix);
+    this.representation = new Representation(collection);
   }
 
   /**
@@ -95,9 +93,8 @@ export class Records {
     { target, property, segment }: Reference,
     context: RequestContext,
   ): Scope {
-    const { store, options: { prefix } } = this;
     const { ids: [id = 0], caller } = context;
-    const row = store.table(target.name).get(id);
+    const row = this.store.table(target.name).get(id);
     if (row === undefined || !isVisible(target, row.document, caller)) {
       throw this.#notFound(context, target, id);
     }
@@ -105,7 +102,7 @@ export class Records {
       conditions: { [property]: id },
       seq: row.seq,
       name: ` in the ${target.singular} ${id}`,
-      url: `${prefix}${target.name}/${id}/${segment}`,
+      url: `${target.url}/${id}/${segment}`,
     };
   }
 

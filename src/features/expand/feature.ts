@@ -10,7 +10,7 @@ import {
   isVisible,
   type Reference,
 } from "../../api/declaration/declaration.ts";
-import { ndjsonType } from "../../api/formats/ndjson.ts";
+import { ndjsonType, portableFields } from "../../api/formats/ndjson.ts";
 import type { Parameters } from "../../api/query/parameters.ts";
 import type { ShowList } from "../../api/records/reading.ts";
 import type { Records } from "../../api/records/records.ts";
@@ -117,12 +117,10 @@ function showWith(
   isLines: boolean,
 ): ShowList {
   return (response, { rows, fields, recheckAccess }) => {
-    const show = (row: Row) => {
-      const text = isLines || fields
-        ? representation.serializeFields(row, fields)
-        : representation.asListItem(row);
-      return expansion.add(text, row);
-    };
+    const names = fields ??
+      (isLines ? portableFields(representation) : undefined);
+    const show = (row: Row) =>
+      expansion.add(representation.serializeItem(row, names), row);
     const seq = Math.max(response.seq, expansion.seq);
     if (!isLines) {
       return {

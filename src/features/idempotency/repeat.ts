@@ -53,7 +53,7 @@ function repeatRecord(
   isElement = false,
 ): Result {
   const { ids: [parentId = 0], caller } = context;
-  const { collection, table, representation, options: { prefix } } = records;
+  const { collection, table, representation } = records;
   const row = table.get(id);
   if (row === undefined) throw deletedForGood(collection, id);
   const values = readInitialValues(
@@ -79,7 +79,7 @@ function repeatRecord(
   if (isElement) return { status: 201, headers, body: item, seq: row.seq };
   const text = representation.asStandalone(
     item,
-    parent && `${prefix}${parent.target.name}/${parentId}/${parent.segment}`,
+    parent && `${parent.target.url}/${parentId}/${parent.segment}`,
   );
   return { status: 201, headers, body: text, seq: row.seq };
 }
