@@ -53,10 +53,8 @@ export function parseParameters(query: string): Parameters {
   }
   for (const pair of pairs) {
     if (pair === "") continue;
-    const equals = pair.indexOf("=");
-    const end = equals < 0 ? pair.length : equals;
-    const name = decodePercent(pair.slice(0, end));
-    const value = decodePercent(pair.slice(end + 1));
+    const [name = "", value = ""] = pair.split(/=(.*)/s)
+      .map((part) => decodePercent(part));
     const earlier = parameters.get(name);
     if (earlier !== undefined && !listNames.test(name)) {
       throw new ApiError(
