@@ -55,18 +55,17 @@ function indexesOf(
   { properties, visibleProperties, unique = [], owner, indexed = [] }:
     Collection,
 ) {
-  const read = (document: Document, of: string | readonly string[]): Json =>
-    typeof of === "string"
-      ? document[of] ?? visibleProperties.get(of)?.default ?? null
-      : of.map((name) => read(document, name));
   const names = properties
     .filter(({ unique, references }) => unique || references)
     .map(({ name }) => name)
     .concat(owner ?? [], indexed);
+  const read = (document: Document, name: string): Json =>
+    document[name] ?? visibleProperties.get(name)?.default ?? null;
   return Object.fromEntries(
-    [...names, ...unique].map((of) => [
-      String(of),
-      (document: Document) => toIndexKey(read(document, of)),
+    [...names.map((name) => [name]), ...unique].map((group) => [
+      group.join(),
+      (document: Document) =>
+        toIndexKey(group.map((name) => read(document, name))),
     ]),
   );
 }
@@ -129,15 +128,12 @@ export function buildRoutes(
   add(`${base.path}health`, { methods: { GET: health(options.store) } });
   for (const each of served) addCollection(each, api);
   addRoot(api);
-  const built = new Map<RouteParts, Route>();
   for (const [pattern, route] of parts) {
     const methods = hooks.reduce(
       (methods, { extend }) => extend?.(methods) ?? methods,
       route.methods,
     );
-    const known = built.get(route) ?? buildRoute({ ...route, methods });
-    built.set(route, known);
-    routes.set(pattern, known);
+    routes.set(pattern, buildRoute({ ...route, methods }));
   }
   return { routes, hooks };
 }
