@@ -25,13 +25,10 @@ import type { Collection } from "./declaration/declaration.ts";
 import type { ApiOptions } from "./options.ts";
 import type {
   AuditEvent,
-  Execution,
-  Outcome,
   RequestedRoute,
   RequestHooks,
   Requirements,
   Scope,
-  Select,
   Subject,
 } from "./request-types.ts";
 
@@ -102,11 +99,6 @@ export class RequestContext {
     this.shared = shared;
   }
 
-  /** Finds the rows of a list, if a feature does. */
-  get select(): Select | undefined {
-    return this.shared.hooks.select;
-  }
-
   /**
    * Finds the records that the URL stands for: those of zoo 7, for
    * `/zoos/7/animals`; undefined if they are all of the collection. Throws an
@@ -172,19 +164,8 @@ export class RequestContext {
       : read();
   }
 
-  /** Checks the preconditions of a change, if a feature evaluates them; throws an ApiError if one fails. */
-  checkPreconditions(subject: Subject): void {
-    this.shared.hooks.precondition?.(this, subject);
-  }
-
   /** Returns the header fields that identify a representation as it is now; none without a feature. */
   validators(subject: Subject): readonly string[] {
     return this.shared.hooks.validators?.(this, subject) ?? [];
-  }
-
-  /** Executes the request, unless it is a retry of one that was executed. */
-  runOnce(execution: Execution): Outcome {
-    const { runOnce } = this.shared.hooks;
-    return runOnce ? runOnce(this, execution) : execution.execute();
   }
 }

@@ -85,14 +85,14 @@ export type LimitSignIns = <User>(
   check: (beforeHash: () => Promise<void>) => Promise<User | undefined>,
 ) => Promise<User | undefined>;
 
-/** The hooks of features that operations call through {@linkcode RequestContext}; at most one feature has each. */
+/** The hooks of features that operations call; at most one feature has each. */
 export interface RequestHooks<Context> {
   /** Returns the address of the client of a request, given that of its connection. */
   readonly findClient?: (
     peer: string,
     headers: IncomingRequest["headers"],
   ) => string;
-  /** Checks the preconditions of a change, as {@linkcode RequestContext.checkPreconditions}. */
+  /** Checks the preconditions of a change; throws an ApiError if one fails. */
   readonly precondition?: (context: Context, subject: Subject) => void;
   /** Returns the validators of a representation, as {@linkcode RequestContext.validators}. */
   readonly validators?: (

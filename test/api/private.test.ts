@@ -306,6 +306,7 @@ describe("private records", () => {
           return await resume(value);
         },
         authenticate: () => actor("editor"),
+      }, {
         /** As a feature that searches in steps. */
         select: async (query, selection) => {
           await Promise.resolve();

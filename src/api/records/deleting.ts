@@ -54,7 +54,8 @@ export function deleteRecord(
   const { collection } = records;
   const row = records.find(context, context.scope());
   const { document: previous } = row;
-  context.checkPreconditions({ collection, document: previous });
+  const { precondition } = context.shared.hooks;
+  precondition?.(context, { collection, document: previous }); // 412, 428
   const mutations = planDeletion(records, row, context.caller, cascade);
   return records.commit(context, {
     mutations,

@@ -69,7 +69,7 @@ export function listRecords(
       : { ...response, body: representation.serializeList(rows, fields) };
   };
   const selection = { table, scope, isInScope, use, requester: context };
-  const result = (context.select ?? select)(query, selection);
+  const result = (context.shared.hooks.select ?? select)(query, selection);
   return result instanceof Promise
     ? context.afterWaiting(result, (result) => {
       recheckAccess();

@@ -51,7 +51,8 @@ export function writeRecord(
   const plan = (hashes?: Values): PlannedWrite => {
     const scope = context.scope();
     const row = method === "POST" ? undefined : records.find(context, scope);
-    context.checkPreconditions(
+    context.shared.hooks.precondition?.(
+      context,
       row ? { collection, document: row.document } : { collection, scope },
     );
     const next = records.buildRecord(body, {

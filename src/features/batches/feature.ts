@@ -97,7 +97,7 @@ function commitBatch(
   const { collection, representation, store } = records;
   const { caller } = context;
   const scope = context.scope();
-  context.checkPreconditions({ collection, scope });
+  context.shared.hooks.precondition?.(context, { collection, scope });
   const documents: Document[] = [];
   try {
     const seq = store.transact(caller?.id ?? 0, (apply) => {
