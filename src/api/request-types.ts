@@ -7,7 +7,11 @@ import type { Requester } from "../admission.ts";
 import type { Access } from "../auth/access.ts";
 import type { IncomingRequest, Response } from "../http/connection.ts";
 import type { Document, Row, Table } from "../store/store.ts";
-import type { Collection, Reference } from "./declaration/declaration.ts";
+import type {
+  Collection,
+  RecordChange,
+  Reference,
+} from "./declaration/declaration.ts";
 import type { Query } from "./query/parameters.ts";
 
 /** A response, and the log sequence number that must be durable before it is sent. */
@@ -106,6 +110,12 @@ export interface RequestHooks<Context> {
   ) => Outcome;
   /** Finds the rows of a list, as {@linkcode Select}. */
   readonly select?: Select;
+  /** Called after each change of a record by a request, before it is durable. */
+  readonly onChange?: (
+    context: Context,
+    collection: Collection,
+    change: RecordChange,
+  ) => void;
   /** Limits how fast passwords can be guessed. */
   readonly limitSignIns?: LimitSignIns;
 }

@@ -74,8 +74,6 @@ export interface Declaration extends CollectionDeclaration {
   readonly overseer?: Access | undefined;
   /** Properties with an index for lookups, besides the unique ones and the references. */
   readonly indexed?: readonly string[];
-  /** Set if the log reports each change, with these properties of the record. */
-  readonly audited?: readonly string[];
   /** Further rules: returns the mutations that must be committed with a change; throws an ApiError if it is not allowed. */
   readonly sideEffects?: (
     change: RecordChange,

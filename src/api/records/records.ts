@@ -24,7 +24,6 @@ import {
   type RecordChange,
   type Reference,
   seesAll,
-  withArticle,
 } from "../declaration/declaration.ts";
 import type { Json, Values } from "../declaration/properties.ts";
 import {
@@ -34,12 +33,7 @@ import {
   type ValidationContext,
 } from "../declaration/validation.ts";
 import { Representation } from "../representation.ts";
-import type {
-  AuditEvent,
-  RequestContext,
-  Result,
-  Scope,
-} from "../request-context.ts";
+import type { RequestContext, Result, Scope } from "../request-context.ts";
 
 /** The settings and the state that all collections share. */
 interface RecordsOptions {
@@ -233,7 +227,7 @@ export class Records {
       ...context.storeKey?.(id) ?? [],
     ];
     const seq = store.apply(all, by, options);
-    if (change) context.auditEvent = auditEventOf(collection, change);
+    if (change) context.shared.hooks.onChange?.(context, collection, change);
     return { ...response, seq, isCommitted: true };
   }
 
@@ -267,20 +261,4 @@ function noSuchRecord(
   where = "",
 ): ApiError {
   return new ApiError(40401, `There is no ${singular} ${id}${where}.`);
-}
-
-/** Describes a change by the names of the changed properties; their values could be secrets. */
-function auditEventOf(
-  { singular, properties, audited }: Collection,
-  { previous, next }: RecordChange,
-): AuditEvent | undefined {
-  if (audited === undefined) return undefined;
-  const verb = previous ? (next ? "changed" : "deleted") : "created";
-  const shown = audited.map((name) => [name, (next ?? previous)?.[name]]);
-  const changed = properties.map(({ name }) => name)
-    .filter((name) => previous?.[name] !== next?.[name]);
-  return {
-    message: `${verb} ${withArticle(singular)}`,
-    fields: { [singular]: Object.fromEntries(shown), changed },
-  };
 }

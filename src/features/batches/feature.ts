@@ -123,7 +123,7 @@ function commitBatch(
       if (hashes === "check") throw checked;
       context.storeKey?.(documents[0]?.id ?? 0).forEach(apply);
     });
-    if (collection.audited) {
+    if (collection.name === "users") { // whose changes the log reports
       const ids = documents.map(({ id }) => id);
       context.auditEvent = {
         message: `created ${collection.name}`,

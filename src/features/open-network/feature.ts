@@ -1,10 +1,12 @@
 /**
  * What a server needs where strangers reach it: it limits how fast passwords can
- * be guessed, shares the connections among its clients, and sends long lists
- * only as they are read. Who may do what is decided without it.
+ * be guessed, reports changes of users in the log, shares the connections among
+ * its clients, and sends long lists only as they are read. Who may do what is
+ * decided without it.
  */
 
 import type { Feature } from "../../api/feature.ts";
+import { auditUsers } from "./audit.ts";
 import { guardConnections } from "./connections.ts";
 import { withParts } from "./lists.ts";
 import { createSignInLimiter } from "./sign-ins.ts";
@@ -12,6 +14,7 @@ import { createSignInLimiter } from "./sign-ins.ts";
 export const feature: Feature = {
   open: ({ now }) => ({
     extend: ({ GET, ...others }) => GET && { GET: withParts(GET), ...others },
+    onChange: auditUsers,
     limitSignIns: createSignInLimiter(now),
     guardConnections: guardConnections(),
   }),
