@@ -5,12 +5,7 @@
  */
 
 import type { Operation, Resource, Route, RouteParts } from "./operation.ts";
-import type {
-  Document,
-  Json,
-  Store,
-  TableDeclaration,
-} from "../store/store.ts";
+import type { Document, Json, TableDeclaration } from "../store/store.ts";
 import {
   authorizations,
   isPast,
@@ -30,6 +25,7 @@ import type { Api, Feature } from "./feature.ts";
 import type { ApiOptions } from "./options.ts";
 import { buildRoute, collectionMethods, recordMethods } from "./operations.ts";
 import { Records } from "./records/records.ts";
+import type { Result } from "./request-context.ts";
 
 /** Returns the tables that the declarations and features need, with their indexes. */
 export function tablesOf(
@@ -124,8 +120,8 @@ export function buildRoutes(
   };
   addOwnUser(api);
   addAuthorizations(api);
+  addHealth(api);
   const hooks = features.flatMap((feature) => feature.open(api) ?? []);
-  add(`${base.path}health`, { methods: { GET: health(options.store) } });
   for (const each of served) addCollection(each, api);
   addRoot(api);
   for (const [pattern, route] of parts) {
@@ -210,34 +206,25 @@ function addRoot({ add, base: { path }, urls }: Api): void {
   }
 }
 
-/** Returns the operation for monitoring: whether writes are accepted, and what had to be repaired at startup. */
-function health(store: Store): Operation {
-  return {
+/** Adds `/health`: whether writes are accepted, and what had to be repaired at startup. The feature reserves replaces it. */
+function addHealth({ add, base, store }: Api): void {
+  const GET: Operation = {
     access: "anyone",
-    run: (context) =>
-      context.afterWaiting(noticesOf(store), (notices) => {
-        const { isWritable, memory } = store;
-        const body = JSON.stringify({
-          status: !isWritable
-            ? "read-only"
-            : memory?.isFull
-            ? "memory-full"
-            : "ok",
-          memory: memory && { used: memory.used, limit: memory.limit },
-          ...(notices.length > 0 && { notices }),
-        });
-        return {
-          status: isWritable ? 200 : 503,
-          headers: ["Cache-Control", "no-store"],
-          body,
-          seq: 0,
-        };
-      }),
+    run: () => {
+      const { isWritable, notices } = store;
+      return healthOf(isWritable, notices.length > 0 ? { notices } : {});
+    },
   };
+  add(`${base.path}health`, { methods: { GET } });
 }
 
-/** Returns what had to be repaired at startup, and problems of the disk and the memory at present. */
-async function noticesOf({ notices, fullDisk, memory }: Store) {
-  const ofDisk = await fullDisk?.notices() ?? [];
-  return [...notices, ...ofDisk, ...(memory?.notices ?? [])];
+/** Returns the response for monitoring, with what else is known. */
+export function healthOf(isWritable: boolean, known: object): Result {
+  const status = isWritable ? "ok" : "read-only";
+  return {
+    status: isWritable ? 200 : 503,
+    headers: ["Cache-Control", "no-store"],
+    body: JSON.stringify({ status, ...known }),
+    seq: 0,
+  };
 }
