@@ -320,6 +320,7 @@ export function toIndexKey(value: Json | undefined): string | number | null {
     if (keys.includes(null)) return null;
     return keys.length > 1 ? JSON.stringify(keys) : keys[0] ?? null;
   }
-  const isIndexed = typeof value === "number" || typeof value === "boolean";
-  return isIndexed ? Number(value) : null;
+  return typeof value === "object" || value === undefined
+    ? null
+    : Number(value);
 }

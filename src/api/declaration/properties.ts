@@ -156,9 +156,6 @@ function without(characters: string, minLength: number): string {
   return minLength > 0 ? `^${any}[^\\s${controls}]${any}$` : `^${any}$`;
 }
 
-/** Matches printable ASCII that does not begin with a space: nearly all strings, whose length is their number of code points. */
-const plainText = /^[!-~][ -~]*$/;
-
 /** A string that is well-formed, without control characters, and not blank. */
 export function string(options: StringOptions): Property {
   return characters(options, controls);
@@ -190,19 +187,17 @@ function characters(
     },
     check(value) {
       if (typeof value !== "string") return base.check(value);
-      let { length } = value;
-      if (!plainText.test(value)) {
-        if (!value.isWellFormed()) {
-          return failWith("format", "contains an unpaired surrogate");
-        }
-        if (control.test(value)) {
-          return failWith("format", "contains a control character");
-        }
-        if (minLength > 0 && value.trim() === "") {
-          return failWith("length", "is blank");
-        }
-        length = [...value].length;
+      if (!value.isWellFormed()) {
+        return failWith("format", "contains an unpaired surrogate");
       }
+      if (control.test(value)) {
+        return failWith("format", "contains a control character");
+      }
+      if (minLength > 0 && value.trim() === "") {
+        return failWith("length", "is blank");
+      }
+      // Of a character beyond U+FFFF, only one half counts.
+      const { length } = value.replace(/[\uD800-\uDBFF]/g, "");
       if (length < minLength || length > maxLength) {
         return failWith("length", `has ${length} characters`);
       }

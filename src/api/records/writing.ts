@@ -48,7 +48,7 @@ export function writeRecord(
 ): Outcome {
   const { collection } = records;
   const { method } = context;
-  const plan = (hashes?: Values): PlannedWrite => {
+  const plan = (hashes?: Values) => {
     const scope = context.scope();
     const row = method === "POST" ? undefined : records.find(context, scope);
     context.shared.hooks.precondition?.(
@@ -63,28 +63,24 @@ export function writeRecord(
       valuesFromUrl: scope?.conditions,
       partial: method === "PATCH",
     });
-    return { row, next, scope };
+    return () => commitWrite(records, context, { row, next, scope });
   };
-  const planned = plan();
+  const commit = plan();
   const hashing = hashSecret(records, body, context);
-  if (hashing === undefined) return commitWrite(records, context, planned);
-  return context.afterWaiting(
-    hashing,
-    (hashes) => commitWrite(records, context, plan(hashes)),
-  );
+  return hashing
+    ? context.afterWaiting(hashing, (hashes) => plan(hashes)())
+    : commit();
 }
 
-/** A change that is to be committed; the row is undefined if the record is new. */
-interface PlannedWrite {
-  readonly row: Row | undefined;
-  readonly next: Document;
-  readonly scope: Scope | undefined;
-}
-
+/** Commits a planned change; the row is undefined if the record is new. */
 function commitWrite(
   records: Records,
   context: RequestContext,
-  { row, next, scope }: PlannedWrite,
+  { row, next, scope }: {
+    readonly row: Row | undefined;
+    readonly next: Document;
+    readonly scope: Scope | undefined;
+  },
 ): Result {
   const { collection, representation } = records;
   const url = representation.url(next.id);
