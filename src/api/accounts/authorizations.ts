@@ -88,7 +88,7 @@ export async function signIn(
   { declaration, signer }: Api,
   records: Records,
 ): Promise<Result> {
-  const { table, representation, store, options: { now } } = records;
+  const { table, representation, store, now } = records;
   const values = validate(signInForm, body, { store, table });
   // As it is stored: a phone begins it with a capital, and may end it with a space.
   const username = String(values["username"]).trim().toLowerCase();

@@ -303,7 +303,7 @@ export function readableNames(
  * property because it is older than the declaration.
  */
 export function readValue(
-  document: { readonly [property: string]: Json },
+  document: Values,
   { name, default: defaultValue }: Pick<NamedProperty, "name" | "default">,
 ): Json {
   return document[name] ?? defaultValue;

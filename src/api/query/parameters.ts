@@ -187,11 +187,14 @@ function parseSort(
   if (sortby !== undefined && new Set(names).size < names.length) {
     throw invalidValue("sortby", sortby, "a list without repetitions");
   }
-  const order = parameters.get("order") ?? "asc";
-  const words = parseList("order", order, sortOrders);
+  const words = parseList(
+    "order",
+    parameters.get("order") ?? "asc",
+    sortOrders,
+  );
   if (words.length > 1 && words.length !== names.length) {
     const allowed = 'one word, or one for each property of "sortby"';
-    throw invalidValue("order", order, allowed);
+    throw invalidValue("order", words.join(), allowed);
   }
   const all = [...names, "id"]; // no two records share an id
   return all.slice(0, all.indexOf("id") + 1).map((name, at) => {

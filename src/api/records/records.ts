@@ -32,15 +32,9 @@ import {
   validate,
   type ValidationContext,
 } from "../declaration/validation.ts";
+import type { ApiOptions } from "../options.ts";
 import { Representation } from "../representation.ts";
 import type { RequestContext, Result, Scope } from "../request-context.ts";
-
-/** The settings and the state that all collections share. */
-interface RecordsOptions {
-  readonly store: Store;
-  /** Returns milliseconds since 1970. */
-  readonly now: () => number;
-}
 
 /** The changes and the response of one transaction. */
 interface Commit extends CommitOptions {
@@ -55,16 +49,20 @@ interface Commit extends CommitOptions {
 /** The records of one collection. */
 export class Records {
   readonly collection: Collection;
-  readonly options: RecordsOptions;
   readonly store: Store;
   readonly table: Table;
   readonly representation: Representation;
+  /** Returns milliseconds since 1970. */
+  readonly now: () => number;
 
-  constructor(collection: Collection, options: RecordsOptions) {
+  constructor(
+    collection: Collection,
+    { store, now }: Pick<ApiOptions, "store" | "now">,
+  ) {
     this.collection = collection;
-    this.options = options;
-    this.store = options.store;
-    this.table = this.store.table(collection.name);
+    this.store = store;
+    this.now = now;
+    this.table = store.table(collection.name);
     this.representation = new Representation(collection);
   }
 
@@ -196,7 +194,7 @@ export class Records {
    * before and after the clock is set back, must not have the same ETag.
    */
   timestamp(previous?: Json): string {
-    const now = formatTime(this.options.now());
+    const now = formatTime(this.now());
     return typeof previous === "string" && previous >= now
       ? formatTime(Date.parse(previous) + 1)
       : now;
