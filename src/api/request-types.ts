@@ -83,8 +83,8 @@ export interface RequestedRoute<Context> {
  *
  * @throws {ApiError} 42900
  */
-export type LimitSignIns = <User>(
-  client: string,
+export type LimitSignIns<Sender> = <User>(
+  sender: Sender,
   username: string,
   check: (beforeHash: () => Promise<void>) => Promise<User | undefined>,
 ) => Promise<User | undefined>;
@@ -117,7 +117,7 @@ export interface RequestHooks<Context> {
     change: RecordChange,
   ) => void;
   /** Limits how fast passwords can be guessed. */
-  readonly limitSignIns?: LimitSignIns;
+  readonly limitSignIns?: LimitSignIns<Context>;
 }
 
 /** The condition that a URL, such as `/zoos/7/animals`, imposes on the records of a collection. */

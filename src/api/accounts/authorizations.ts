@@ -97,15 +97,8 @@ export async function signIn(
     checkPassword(store, { username, password }, context, beforeHash);
   const { limitSignIns } = context.shared.hooks;
   const user =
-    await (limitSignIns
-      ? limitSignIns(context.client, username, check)
-      : check());
+    await (limitSignIns ? limitSignIns(context, username, check) : check());
   if (user === undefined || !declaration.roles.grantsOf(user["role"])) {
-    // An unknown username is not logged: some type their password there.
-    context.auditEvent = {
-      message: "failed sign-in",
-      fields: { username: findUser(store, username)?.["username"] },
-    };
     throw unauthorized(declaration, 40101);
   }
   const time = now();

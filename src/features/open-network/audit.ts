@@ -5,6 +5,26 @@ import type {
   RecordChange,
 } from "../../api/declaration/declaration.ts";
 import type { RequestContext } from "../../api/request-context.ts";
+import type { LimitSignIns } from "../../api/request-types.ts";
+import type { Store } from "../../store/store.ts";
+
+/** Lets the log report failed sign-ins, which `limit` counts by client. */
+export function auditSignIns(
+  store: Store,
+  limit: LimitSignIns<string>,
+): LimitSignIns<RequestContext> {
+  return async (context, username, check) => {
+    const user = await limit(context.client, username, check);
+    if (user !== undefined) return user;
+    // An unknown username is not logged: some type their password there.
+    const [row] = store.table("users").find("username", username);
+    context.auditEvent = {
+      message: "failed sign-in",
+      fields: { username: row?.document["username"] },
+    };
+    return undefined;
+  };
+}
 
 /** Lets the log report a change of a user, with the names of the changed properties; their values could be secrets. */
 export function auditUsers(

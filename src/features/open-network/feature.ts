@@ -6,16 +6,16 @@
  */
 
 import type { Feature } from "../../api/feature.ts";
-import { auditUsers } from "./audit.ts";
+import { auditSignIns, auditUsers } from "./audit.ts";
 import { guardConnections } from "./connections.ts";
 import { withParts } from "./lists.ts";
 import { createSignInLimiter } from "./sign-ins.ts";
 
 export const feature: Feature = {
-  open: ({ now }) => ({
+  open: ({ now, store }) => ({
     extend: ({ GET, ...others }) => GET && { GET: withParts(GET), ...others },
     onChange: auditUsers,
-    limitSignIns: createSignInLimiter(now),
+    limitSignIns: auditSignIns(store, createSignInLimiter(now)),
     guardConnections: guardConnections(),
   }),
 };
