@@ -91,13 +91,12 @@ export function collectValues(
   for (const property of collection.properties) {
     const { name, readOnly } = property;
     if (readOnly) continue;
-    const sent = readSent(property, body);
-    const value = sent === undefined ? valueOfOmitted(property, context) : sent;
+    const value = valueIn(body, property, context);
     // A stored value has been validated against this declaration: see
     // followDeclaration in data-folder.ts.
-    const failure = value !== undefined && sent === undefined && previous
-      ? undefined
-      : findFailure(property, value, context);
+    const isKnown = previous && value !== undefined &&
+      !Object.hasOwn(body, name);
+    const failure = isKnown ? undefined : findFailure(property, value, context);
     if (failure) errors.push(fieldError(name, failure));
     else values[name] = value as Json; // it has passed its checks
   }
@@ -105,15 +104,27 @@ export function collectValues(
   return { values, errors };
 }
 
-/** Returns the value of a property in a body; undefined if it is omitted. */
-export function readSent(
-  { name, kind, parse }: NamedProperty,
+/**
+ * Returns the value that a body gives a property: the one that it has, or else
+ * the stored one, that of the URL or the default; undefined if it is required.
+ */
+export function valueIn(
   body: Body,
+  { name, kind, parse, required, default: defaultValue }: NamedProperty,
+  { previous, partial, valuesFromUrl }: Pick<
+    ValidationContext,
+    "previous" | "partial" | "valuesFromUrl"
+  >,
 ): unknown {
   const sent = Object.hasOwn(body, name) ? body[name] : undefined;
-  return kind === "timestamp" && typeof sent === "string"
-    ? parse(sent) ?? sent // in the form that filters and sorting compare
-    : sent;
+  // In the form that filters and sorting compare.
+  if (kind === "timestamp" && typeof sent === "string") {
+    return parse(sent) ?? sent;
+  }
+  // A client cannot read a secret, so it cannot send it back in a PUT.
+  const stored = partial || kind === "secret" ? previous?.[name] : undefined;
+  const omitted = required ? undefined : defaultValue;
+  return sent === undefined ? stored ?? valuesFromUrl?.[name] ?? omitted : sent;
 }
 
 /** Creates the error of a property. */
@@ -175,20 +186,6 @@ export function unknownProperties(
   return unknown.map((name) =>
     fieldError(excerpt(name.toWellFormed()), { code: "unknown", reason })
   );
-}
-
-/** Returns the value of a property that the body omits; undefined if it is required. */
-export function valueOfOmitted(
-  { name, kind, required, default: defaultValue }: NamedProperty,
-  { previous, partial, valuesFromUrl }: Omit<
-    ValidationContext,
-    "store" | "table"
-  >,
-): Json | undefined {
-  const stored = previous?.[name];
-  // A client cannot read a secret, so it cannot send it back in a PUT.
-  if (stored !== undefined && (partial || kind === "secret")) return stored;
-  return valuesFromUrl?.[name] ?? (required ? undefined : defaultValue);
 }
 
 /** Returns why a value is refused; undefined if it is allowed. */

@@ -7,9 +7,8 @@
 
 import type { Resource } from "../../api/operation.ts";
 import {
-  readSent,
   unknownProperties,
-  valueOfOmitted,
+  valueIn,
 } from "../../api/declaration/validation.ts";
 import type { Body } from "../../api/declaration/validation.ts";
 import type { Collection } from "../../api/declaration/declaration.ts";
@@ -95,10 +94,7 @@ function readInitialValues(
   for (const property of collection.properties) {
     const { name, kind, nullable, readOnly, check } = property;
     if (readOnly || kind === "secret") continue;
-    const sent = readSent(property, body);
-    const value = sent === undefined
-      ? valueOfOmitted(property, { valuesFromUrl })
-      : sent;
+    const value = valueIn(body, property, { valuesFromUrl });
     const isValid = value === null ? nullable : check(value) === undefined;
     if (!isValid) return undefined;
     values[name] = value as Json; // it has passed its check
