@@ -19,7 +19,6 @@ export function operatorContext(
     url: "",
     method: "",
     headers: {},
-    validators: () => [],
     shared: shared as SharedState,
     scope: () => undefined,
     authenticate: () => context.caller,

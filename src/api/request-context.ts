@@ -29,7 +29,6 @@ import type {
   RequestHooks,
   Requirements,
   Scope,
-  Subject,
 } from "./request-types.ts";
 
 export type {
@@ -162,10 +161,5 @@ export class RequestContext {
     return this.#body ??= Math.min(maxBodyBytes, length) > defaultMaxBodyBytes
       ? largeBodies.run(this, read)
       : read();
-  }
-
-  /** Returns the header fields that identify a representation as it is now; none without a feature. */
-  validators(subject: Subject): readonly string[] {
-    return this.shared.hooks.validators?.(this, subject) ?? [];
   }
 }

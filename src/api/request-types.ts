@@ -98,7 +98,7 @@ export interface RequestHooks<Context> {
   ) => string;
   /** Checks the preconditions of a change; throws an ApiError if one fails. */
   readonly precondition?: (context: Context, subject: Subject) => void;
-  /** Returns the validators of a representation, as {@linkcode RequestContext.validators}. */
+  /** Returns the header fields that identify the representation of a record that was written. */
   readonly validators?: (
     context: Context,
     subject: Subject,

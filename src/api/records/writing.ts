@@ -88,7 +88,8 @@ function commitWrite(
   // validators of the result (RFC 9110 section 9.3.4).
   const headers = context.method === "PUT"
     ? ["Content-Location", url]
-    : context.validators({ collection, document: next });
+    : context.shared.hooks
+      .validators?.(context, { collection, document: next }) ?? [];
   const response = {
     status: 201,
     headers: row ? headers : ["Location", url, ...headers],

@@ -81,7 +81,11 @@ function isNotModified(
   return outcome === "not-modified";
 }
 
-/** Lets the GET of records respond with 304 if the client has the current representation. */
+/**
+ * Adds validators to the responses to the GET of records, and responds with 304
+ * if the client has the current representation. The validators are never newer
+ * than a list that takes long to find.
+ */
 function withPreconditions(
   GET: Operation,
   { records }: Resource,
@@ -98,10 +102,16 @@ function withPreconditions(
     const subject = row
       ? { collection, document: row.document }
       : { collection, scope };
-    const current = () => validators(context, subject);
-    if (!isNotModified(context, current)) return read();
-    const seq = row?.seq ?? Math.max(table.lastSeq, scope?.seq ?? 0);
-    return { status: 304, headers: current(), seq };
+    const current = validators(context, subject);
+    if (isNotModified(context, () => current)) {
+      const seq = row?.seq ?? Math.max(table.lastSeq, scope?.seq ?? 0);
+      return { status: 304, headers: current, seq };
+    }
+    const add = (result: Result): Result => (
+      { ...result, headers: [...current, ...result.headers] }
+    );
+    const result = read();
+    return result instanceof Promise ? result.then(add) : add(result);
   };
   return {
     ...GET,

@@ -72,7 +72,8 @@ function repeatRecord(
     : row.document;
   const headers = [
     ...["Location", representation.url(id)],
-    ...context.validators({ collection, document }),
+    ...context.shared.hooks.validators?.(context, { collection, document }) ??
+      [],
   ];
   const item = representation.serialize(document);
   if (isElement) return { status: 201, headers, body: item, seq: row.seq };
