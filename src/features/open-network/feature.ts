@@ -1,8 +1,8 @@
 /**
  * What a server needs where strangers reach it: it limits how fast passwords can
- * be guessed, reports changes of users in the log, shares the connections among
- * its clients, and sends long lists only as they are read. Who may do what is
- * decided without it.
+ * be guessed, reports failed sign-ins and changes of users in the log, shares the
+ * connections among its clients, and sends long lists only as they are read. Who
+ * may do what is decided without it.
  */
 
 import type { Feature } from "../../api/feature.ts";
