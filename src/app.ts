@@ -141,7 +141,8 @@ export class Application {
       const execute = () => operation.run(context, parameters, body); // 404 to 503
       return this.#run(
         context,
-        () => context.runOnce({ body: bytes, execute }),
+        () =>
+          this.hooks.runOnce?.(context, { body: bytes, execute }) ?? execute(),
       );
     });
   }

@@ -57,7 +57,7 @@ export interface Api extends ApiOptions {
   readonly urls: Readonly<Record<string, string>>;
   /** All URLs by pattern, once the features are open. */
   readonly routes: ReadonlyMap<string, Route>;
-  /** Adds a URL; with a name, also to the root document. */
+  /** Adds a URL, or replaces it; with a name, also in the root document. */
   readonly add: (path: string, route: RouteParts, name?: string) => void;
 }
 

@@ -42,12 +42,7 @@ export interface Operation<P = unknown> extends Requirements<RequestContext> {
     },
   ) => Outcome | undefined;
   /** If it reads a list: runs it, and shows the rows in another format. */
-  list?(
-    context: RequestContext,
-    parsed: P,
-    show: ShowList,
-    isPage?: boolean,
-  ): Outcome;
+  list?(context: RequestContext, parsed: P, show: ShowList): Outcome;
   /** Runs the operation. Declared as a method, so that every `Operation<P>` is assignable to `Operation`. */
   run(context: RequestContext, parsed: P, body: Body): Outcome;
 }

@@ -8,11 +8,7 @@ import { mayAccess } from "../auth/access.ts";
 import { defaultMaxBodyBytes } from "../http/body.ts";
 import { isReadMethod } from "../http/content.ts";
 import type { Collection } from "./declaration/declaration.ts";
-import {
-  boolean,
-  type JsonSchema,
-  optional,
-} from "./declaration/properties.ts";
+import { boolean, optional } from "./declaration/properties.ts";
 import {
   parseFields,
   parseQuery,
@@ -29,30 +25,12 @@ const json = ["application/json"];
 const mergePatch = ["application/merge-patch+json", "application/json"];
 const cascade = optional(boolean(), false);
 
-/** Returns the schema of a collection's records with what a form says of a property: its description, and of which collection a reference is. */
-function formSchema(
-  collection: Collection,
-  writable?: readonly string[],
-): JsonSchema {
-  const schema = recordSchema(collection, writable);
-  const properties = { ...Object(schema["properties"]) };
-  for (const { name, description, references, as } of collection.properties) {
-    properties[name] = {
-      ...properties[name],
-      ...(description && { description }),
-      ...(references && { "x-collection": references }),
-      ...(as && { "x-as": as }),
-    };
-  }
-  return { ...schema, properties };
-}
-
 /** Builds a URL with its methods and OPTIONS. */
 export function buildRoute({ methods, described }: RouteParts): Route {
   const { POST, PATCH } = methods;
   const { properties = [] } = described ?? {};
   const only = PATCH?.resource?.only;
-  const schema = described ? formSchema(described, only) : {};
+  const schema = described ? recordSchema(described, only) : {};
   const writable = only ??
     properties.filter(({ readOnly }) => !readOnly).map(({ name }) => name);
   const allow = methodNames(Object.keys(methods)).join(", ");

@@ -34,7 +34,7 @@ export async function createUser(
   { roles }: ApiDeclaration,
   user: Body,
 ): Promise<void> {
-  const options = { store, prefix: "", now: Date.now };
+  const options = { store, now: Date.now };
   const records = new Records(deriveCollection(users(roles)), options);
   const create = (hashes?: Values) =>
     records.putMutation(

@@ -3,83 +3,49 @@
  * them; as JSON, and as a JSON Schema.
  */
 
-import { Buffer } from "node:buffer";
-import type { Response } from "../http/connection.ts";
 import type { Document, Row } from "../store/store.ts";
-import {
-  type Collection,
-  type NamedProperty,
-  readValue,
-  type UrlProperty,
-} from "./declaration/declaration.ts";
+import { type Collection, readValue } from "./declaration/declaration.ts";
 import type { Json, JsonSchema } from "./declaration/properties.ts";
-
-/** The length from which a list is sent in parts, and of these parts, in characters: so it takes memory only as its client reads it. */
-const partLength = 1 << 16;
 
 /** Serializes the records of one collection. */
 export class Representation {
-  readonly #collection: Collection;
-  readonly #url: string;
-  readonly #properties: readonly NamedProperty[];
-  readonly #names: readonly string[];
-  readonly #urlProperties: readonly UrlProperty[];
+  readonly collection: Collection;
   /** Returns a record as an element of a list. The feature indexes replaces it by one that keeps the texts. */
   asListItem: (row: Row) => string = ({ document }) => this.serialize(document);
 
-  /** @param prefix the beginning of every URL: `/v1/`, possibly after an origin */
-  constructor(collection: Collection, prefix: string) {
-    this.#collection = collection;
-    this.#url = prefix + collection.name;
-    this.#properties = [...collection.visibleProperties.values()];
-    this.#names = [...collection.visibleProperties.keys()];
-    this.#urlProperties = collection.urlProperties.map((each) => ({
-      ...each,
-      before: prefix + each.before,
-    }));
+  constructor(collection: Collection) {
+    this.collection = collection;
   }
 
   /** Returns the URL of a record. */
   url(id: number): string {
-    return `${this.#url}/${id}`;
+    return `${this.collection.url}/${id}`;
   }
 
   /**
    * Returns a list item as a response of its own: with the link to its
    * collection, or to `collectionUrl`, a part of the collection.
    */
-  asStandalone(item: string, collectionUrl = this.#url): string {
-    const title = `List of ${this.#collection.name}`;
+  asStandalone(item: string, collectionUrl = this.collection.url): string {
+    const title = `List of ${this.collection.name}`;
     return `${
       item.slice(0, -1)
     },"link":{"rel":"collection ${collectionUrl}","href":"${collectionUrl}","title":"${title}","type":"application/json"}}`;
   }
 
-  /** Adds records as a JSON array to a response; a long one as a stream. */
-  addJsonArray<R extends Response>(
-    response: R,
-    rows: readonly Row[],
-    fields?: readonly string[],
-  ): R {
-    const serialize = (row: Row) =>
-      fields ? this.serializeFields(row, fields) : this.asListItem(row);
-    let items = ""; // not an array to join, which would copy the texts twice
-    for (const row of rows) {
-      items += (items && ",") + serialize(row);
-      if (items.length <= partLength) continue;
-      let length = 1 + rows.length; // the brackets and commas
-      for (const each of rows) length += Buffer.byteLength(serialize(each));
-      const headers = [...response.headers, "Content-Length", String(length)];
-      return { ...response, headers, stream: () => inParts(rows, serialize) };
-    }
-    return { ...response, body: `[${items}]` };
+  /** Returns records as a JSON array, or the given properties of them. */
+  serializeList(rows: Iterable<Row>, fields?: readonly string[]): string {
+    const items = Array.from(rows, (row) => this.serializeItem(row, fields));
+    return `[${items.join(",")}]`;
   }
 
-  /** Returns the given properties of a record, as JSON; by default all but its URLs, which depend on the server. */
-  serializeFields(
-    { document }: Row,
-    fields: readonly string[] = this.#names,
-  ): string {
+  /** Returns a record as an element of a list, or the given properties of it. */
+  serializeItem(row: Row, fields?: readonly string[]): string {
+    return fields ? this.serializeFields(row, fields) : this.asListItem(row);
+  }
+
+  /** Returns the given properties of a record, as JSON. */
+  serializeFields({ document }: Row, fields: readonly string[]): string {
     const object = this.#toObject(document);
     const shown: Record<string, Json | undefined> = {};
     for (const name of fields) shown[name] = object[name];
@@ -93,34 +59,19 @@ export class Representation {
 
   /** Returns what a reader may see of a document: the declared properties, never what else is stored, such as the hash of a password. */
   #toObject(document: Document): Record<string, Json> {
+    const { visibleProperties, urlProperties } = this.collection;
     const object: Record<string, Json> = {};
-    for (const property of this.#properties) {
+    for (const property of visibleProperties.values()) {
       const value = readValue(document, property);
       if (value === null && property.omitsNull) continue;
       object[property.name] = value;
     }
-    for (const { name, before, property, after } of this.#urlProperties) {
+    for (const { name, before, property, after } of urlProperties) {
       const id = object[property] ?? null;
       object[name] = id === null ? null : `${before}${id}${after}`;
     }
     return object;
   }
-}
-
-/** Yields records as a JSON array, in parts outside of V8's heap. */
-async function* inParts(
-  rows: readonly Row[],
-  serialize: (row: Row) => string,
-): AsyncGenerator<Uint8Array, undefined> {
-  let text = "[";
-  for (const [index, row] of rows.entries()) {
-    text += (index === 0 ? "" : ",") + serialize(row);
-    if (text.length < partLength) continue;
-    yield Buffer.from(text);
-    text = "";
-    await new Promise((resolve) => setImmediate(resolve));
-  }
-  yield Buffer.from(`${text}]`);
 }
 
 /** Returns the JSON Schema (2020-12) of a collection's records, as OPTIONS sends it. */

@@ -25,14 +25,10 @@ import type { Collection } from "./declaration/declaration.ts";
 import type { ApiOptions } from "./options.ts";
 import type {
   AuditEvent,
-  Execution,
-  Outcome,
   RequestedRoute,
   RequestHooks,
   Requirements,
   Scope,
-  Select,
-  Subject,
 } from "./request-types.ts";
 
 export type {
@@ -103,11 +99,6 @@ export class RequestContext implements Requester {
     return this.shared.hooks.turns;
   }
 
-  /** Finds the rows of a list, if a feature does. */
-  get select(): Select | undefined {
-    return this.shared.hooks.select;
-  }
-
   /**
    * Finds the records that the URL stands for: those of zoo 7, for
    * `/zoos/7/animals`; undefined if they are all of the collection. Throws an
@@ -171,25 +162,5 @@ export class RequestContext implements Requester {
     return this.#body ??= Math.min(maxBodyBytes, length) > defaultMaxBodyBytes
       ? this.turns?.body.run(this, read) ?? read()
       : read();
-  }
-
-  /**
-   * Checks the preconditions of the request, if a feature evaluates them; returns
-   * true if the client has the current representation already (304). Throws an
-   * ApiError if one fails.
-   */
-  checkPreconditions(subject: Subject): boolean {
-    return this.shared.hooks.precondition?.(this, subject) ?? false;
-  }
-
-  /** Returns the header fields that identify a representation as it is now; none without a feature. */
-  validators(subject: Subject): readonly string[] {
-    return this.shared.hooks.validators?.(this, subject) ?? [];
-  }
-
-  /** Executes the request, unless it is a retry of one that was executed. */
-  runOnce(execution: Execution): Outcome {
-    const { runOnce } = this.shared.hooks;
-    return runOnce ? runOnce(this, execution) : execution.execute();
   }
 }

@@ -33,13 +33,11 @@ export interface Execution {
   readonly repeat?: (createdId: number) => Result;
 }
 
-/** An action of a request that the log reports at the level `info`: a change of a record, or an action with a message. */
-export type AuditEvent =
-  | (RecordChange & { readonly collection: Collection })
-  | {
-    readonly message: string;
-    readonly fields?: Readonly<Record<string, unknown>>;
-  };
+/** An action of a request that the log reports at the level `info`. */
+export interface AuditEvent {
+  readonly message: string;
+  readonly fields?: Readonly<Record<string, unknown>>;
+}
 
 /** The subject of a request, as validators see it: a record, or the records of a URL. */
 export type Subject =
@@ -85,25 +83,22 @@ export interface RequestedRoute<Context> {
  *
  * @throws {ApiError} 42900
  */
-export type LimitSignIns = <User>(
-  client: string,
+export type LimitSignIns<Sender> = <User>(
+  sender: Sender,
   username: string,
   check: (beforeHash: () => Promise<void>) => Promise<User | undefined>,
 ) => Promise<User | undefined>;
 
-/** The hooks of features that operations call through {@linkcode RequestContext}; at most one feature has each. */
+/** The hooks of features that operations call; at most one feature has each. */
 export interface RequestHooks<Context> {
   /** Returns the address of the client of a request, given that of its connection. */
   readonly findClient?: (
     peer: string,
     headers: IncomingRequest["headers"],
   ) => string;
-  /** Checks the preconditions of a request, as {@linkcode RequestContext.checkPreconditions}. */
-  readonly precondition?: (
-    context: Context,
-    subject: Subject,
-  ) => boolean;
-  /** Returns the validators of a representation, as {@linkcode RequestContext.validators}. */
+  /** Checks the preconditions of a change; throws an ApiError if one fails. */
+  readonly precondition?: (context: Context, subject: Subject) => void;
+  /** Returns the header fields that identify the representation of a record that was written. */
   readonly validators?: (
     context: Context,
     subject: Subject,
@@ -117,8 +112,14 @@ export interface RequestHooks<Context> {
   readonly select?: Select;
   /** Shares the turns of long work among the clients. */
   readonly turns?: SharedTurns;
+  /** Called after each change of a record by a request, before it is durable. */
+  readonly onChange?: (
+    context: Context,
+    collection: Collection,
+    change: RecordChange,
+  ) => void;
   /** Limits how fast passwords can be guessed. */
-  readonly limitSignIns?: LimitSignIns;
+  readonly limitSignIns?: LimitSignIns<Context>;
 }
 
 /** The condition that a URL, such as `/zoos/7/animals`, imposes on the records of a collection. */

@@ -5,12 +5,7 @@
  */
 
 import type { Operation, Resource, Route, RouteParts } from "./operation.ts";
-import type {
-  Document,
-  Json,
-  Store,
-  TableDeclaration,
-} from "../store/store.ts";
+import type { Document, Json, TableDeclaration } from "../store/store.ts";
 import {
   authorizations,
   isPast,
@@ -30,6 +25,7 @@ import type { Api, Feature } from "./feature.ts";
 import type { ApiOptions } from "./options.ts";
 import { buildRoute, collectionMethods, recordMethods } from "./operations.ts";
 import { Records } from "./records/records.ts";
+import type { Result } from "./request-context.ts";
 
 /** Returns the tables that the declarations and features need, with their indexes. */
 export function tablesOf(
@@ -55,18 +51,17 @@ function indexesOf(
   { properties, visibleProperties, unique = [], owner, indexed = [] }:
     Collection,
 ) {
-  const read = (document: Document, of: string | readonly string[]): Json =>
-    typeof of === "string"
-      ? document[of] ?? visibleProperties.get(of)?.default ?? null
-      : of.map((name) => read(document, name));
   const names = properties
     .filter(({ unique, references }) => unique || references)
     .map(({ name }) => name)
     .concat(owner ?? [], indexed);
+  const read = (document: Document, name: string): Json =>
+    document[name] ?? visibleProperties.get(name)?.default ?? null;
   return Object.fromEntries(
-    [...names, ...unique].map((of) => [
-      String(of),
-      (document: Document) => toIndexKey(read(document, of)),
+    [...names.map((name) => [name]), ...unique].map((group) => [
+      group.join(),
+      (document: Document) =>
+        toIndexKey(group.map((name) => read(document, name))),
     ]),
   );
 }
@@ -75,6 +70,7 @@ function indexesOf(
 export function collectionsOf(
   { roles, collections }: ApiDeclaration,
   features: readonly Partial<Feature>[] = [],
+  prefix?: string,
 ): Map<string, Collection> {
   const owned = { owner: ownerProperty.name, overseer: roles.highest };
   return deriveCollections([
@@ -83,7 +79,7 @@ export function collectionsOf(
     authorizations(roles),
     // Several features may have the same.
     ...features.flatMap(({ collections }) => collections?.(roles) ?? []),
-  ]);
+  ], prefix);
 }
 
 /** Builds all routes, and opens the features. */
@@ -92,8 +88,8 @@ export function buildRoutes(
   features: readonly Feature[],
 ) {
   const { declaration, base } = options;
-  const collections = collectionsOf(declaration, features);
   const prefix = `${base.origin}${base.path}v1/`;
+  const collections = collectionsOf(declaration, features, prefix);
   const routes = new Map<string, Route>();
   const parts = new Map<string, RouteParts>();
   const urls: Record<string, string> = {};
@@ -104,7 +100,7 @@ export function buildRoutes(
   };
   const all = new Map(Array.from(
     collections,
-    ([name, each]) => [name, new Records(each, { ...options, prefix })],
+    ([name, each]) => [name, new Records(each, options)],
   ));
   const records = (name: string) => {
     const found = all.get(name);
@@ -124,19 +120,16 @@ export function buildRoutes(
   };
   addOwnUser(api);
   addAuthorizations(api);
+  addHealth(api);
   const hooks = features.flatMap((feature) => feature.open(api) ?? []);
-  add(`${base.path}health`, { methods: { GET: health(options.store) } });
   for (const each of served) addCollection(each, api);
   addRoot(api);
-  const built = new Map<RouteParts, Route>();
   for (const [pattern, route] of parts) {
     const methods = hooks.reduce(
       (methods, { extend }) => extend?.(methods) ?? methods,
       route.methods,
     );
-    const known = built.get(route) ?? buildRoute({ ...route, methods });
-    built.set(route, known);
-    routes.set(pattern, known);
+    routes.set(pattern, buildRoute({ ...route, methods }));
   }
   return { routes, hooks };
 }
@@ -213,34 +206,25 @@ function addRoot({ add, base: { path }, urls }: Api): void {
   }
 }
 
-/** Returns the operation for monitoring: whether writes are accepted, and what had to be repaired at startup. */
-function health(store: Store): Operation {
-  return {
+/** Adds `/health`: whether writes are accepted, and what had to be repaired at startup. The feature reserves replaces it. */
+function addHealth({ add, base, store }: Api): void {
+  const GET: Operation = {
     access: "anyone",
-    run: (context) =>
-      context.afterWaiting(noticesOf(store), (notices) => {
-        const { isWritable, memory } = store;
-        const body = JSON.stringify({
-          status: !isWritable
-            ? "read-only"
-            : memory?.isFull
-            ? "memory-full"
-            : "ok",
-          memory: memory && { used: memory.used, limit: memory.limit },
-          ...(notices.length > 0 && { notices }),
-        });
-        return {
-          status: isWritable ? 200 : 503,
-          headers: ["Cache-Control", "no-store"],
-          body,
-          seq: 0,
-        };
-      }),
+    run: () => {
+      const { isWritable, notices } = store;
+      return healthOf(isWritable, notices.length > 0 ? { notices } : {});
+    },
   };
+  add(`${base.path}health`, { methods: { GET } });
 }
 
-/** Returns what had to be repaired at startup, and problems of the disk and the memory at present. */
-async function noticesOf({ notices, fullDisk, memory }: Store) {
-  const ofDisk = await fullDisk?.notices() ?? [];
-  return [...notices, ...ofDisk, ...(memory?.notices ?? [])];
+/** Returns the response for monitoring, with what else is known. */
+export function healthOf(isWritable: boolean, known: object): Result {
+  const status = isWritable ? "ok" : "read-only";
+  return {
+    status: isWritable ? 200 : 503,
+    headers: ["Cache-Control", "no-store"],
+    body: JSON.stringify({ status, ...known }),
+    seq: 0,
+  };
 }

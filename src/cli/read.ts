@@ -315,7 +315,7 @@ async function exportCommand(
   const { tables } = await readUndamagedStore(settings);
   await follow(settings, declaration, tables);
   const rows = tables.get(collection.name)?.rows() ?? [];
-  const representation = new Representation(collection, "");
+  const representation = new Representation(collection);
   let done = 0;
   // A terminal that shows the records has no room for a progress bar.
   const endProgress = process.stdout.isTTY
@@ -397,7 +397,7 @@ async function writeLines(
   collection: Collection,
   rows: readonly Row[],
 ): Promise<void> {
-  const lines = toNdjson(new Representation(collection, ""), rows);
+  const lines = toNdjson(new Representation(collection), rows);
   await pipeline(lines, createWriteStream(path, { flush: true }))
     .catch((error) => {
       throw new CommandError(`cannot write ${path}: ${errorText(error)}`);

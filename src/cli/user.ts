@@ -7,7 +7,7 @@ import type { Commands, CommandSettings } from "../api/feature.ts";
 import type { Values } from "../api/declaration/properties.ts";
 import { createUser, localOperator, requester } from "../api/operator.ts";
 import type { Records } from "../api/records/records.ts";
-import { hashSecret, planWrite } from "../api/records/writing.ts";
+import { hashSecret } from "../api/records/writing.ts";
 import { recordsOf } from "../api/records/local.ts";
 import { CommandError, UsageError } from "../usage.ts";
 import { openDataFolder } from "../data-folder.ts";
@@ -81,9 +81,14 @@ async function changePassword(
     if (row === undefined) {
       throw new CommandError(`there is no user ${JSON.stringify(name)}`);
     }
-    const options = { row, caller: localOperator, hashes, partial: true };
-    const next = planWrite(users, { password }, options);
-    const change = { previous: row.document, next };
+    const { document: previous } = row;
+    const next = users.buildRecord({ password }, {
+      previous,
+      caller: localOperator,
+      hashes,
+      partial: true,
+    });
+    const change = { previous, next };
     const others = collection.sideEffects?.(change, store) ?? [];
     return [users.putMutation(next), ...others];
   };

@@ -6,6 +6,7 @@ import type { ApiDeclaration } from "../../src/api/declaration/api.ts";
 import { declareApi } from "../../src/api/declaration/api.ts";
 import type { Declaration } from "../../src/api/declaration/declaration.ts";
 import { vocabulary } from "../../src/cli/declaration/checked-vocabulary.ts";
+import { asExport } from "../../src/api/query/export.ts";
 import { parseQuery } from "../../src/api/query/parameters.ts";
 import { showNdjson } from "../../src/api/formats/ndjson.ts";
 import { listRecords } from "../../src/api/records/reading.ts";
@@ -305,6 +306,7 @@ describe("private records", () => {
           return await resume(value);
         },
         authenticate: () => actor("editor"),
+      }, {
         /** As a feature that searches in steps. */
         select: async (query, selection) => {
           await Promise.resolve();
@@ -326,7 +328,7 @@ describe("private records", () => {
       async () => await listRecords(records, newContext(), query),
       refused,
     );
-    const all = parseQuery(records.collection, new Map());
+    const all = asExport(parseQuery(records.collection, new Map()));
     const show = showNdjson(records.representation);
     const read = async (roleNow: string) => {
       const context = newContext();

@@ -156,7 +156,7 @@ test("optional, unique and readOnly are visible in the property or its schema", 
   );
   const description = "two digits";
   const described = string({ maxLength: 2, description });
-  assert.equal(described.description, description);
+  assert.equal(described.schema["description"], description);
 });
 
 test("the bounds of a number are in its schema and in its description", () => {

@@ -3,6 +3,7 @@ import { featureNames } from "../../src/features.ts";
 import { test } from "node:test";
 import { declareApi } from "../../src/api/declaration/api.ts";
 import type { Declaration } from "../../src/api/declaration/declaration.ts";
+import { withCheckedRule } from "../../src/cli/declaration/checked-rule.ts";
 import { vocabulary } from "../../src/cli/declaration/checked-vocabulary.ts";
 import { loadSeed } from "../../src/api/seed.ts";
 import { library, startLibrary } from "../library.ts";
@@ -63,7 +64,7 @@ async function startChecked(
     ...(check && { check }),
   });
   const app = await startLibrary({
-    declaration: declareApi({ collections: [things] }),
+    declaration: declareApi({ collections: [withCheckedRule(things)] }),
     // It asks the check about its examples.
     features: featureNames.filter((name) => name !== "openapi"),
     log: (level, message, fields) => {

@@ -36,8 +36,7 @@ function contextOf(zoo: number): RequestContext {
     method: "GET",
     ids: [zoo],
     scope: () => ({ conditions: { zoo_id: zoo } }),
-    select,
-  });
+  }, { select });
 }
 
 test("a planner that ignores the scope of a URL shows no record outside of it", async (t) => {

@@ -10,7 +10,7 @@ export default (
     optional,
     unique,
     reference,
-  }: import("../../src/api/declaration/vocabulary.ts").Vocabulary,
+  }: import("zoo-api").Vocabulary,
 ) => ({
   title: "Library API",
   roles: ["member", "librarian", "admin"],

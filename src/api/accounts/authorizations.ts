@@ -19,7 +19,6 @@ import {
   readOnly,
   string,
   timestamp,
-  type Values,
   writeOnly,
 } from "../declaration/properties.ts";
 import { type Body, validate } from "../declaration/validation.ts";
@@ -89,21 +88,17 @@ export async function signIn(
   { declaration, signer }: Api,
   records: Records,
 ): Promise<Result> {
-  const { table, representation, store, options: { now } } = records;
-  const values = foldName(validate(signInForm, body, { store, table }));
+  const { table, representation, store, now } = records;
+  const values = validate(signInForm, body, { store, table });
+  // As it is stored: a phone begins it with a capital, and may end it with a space.
+  const username = String(values["username"]).trim().toLowerCase();
+  const password = String(values["password"]);
   const check = (beforeHash?: () => Promise<void>) =>
-    checkPassword(store, values, context, beforeHash);
+    checkPassword(store, { username, password }, context, beforeHash);
   const { limitSignIns } = context.shared.hooks;
   const user =
-    await (limitSignIns
-      ? limitSignIns(context.client, String(values["username"]), check)
-      : check());
+    await (limitSignIns ? limitSignIns(context, username, check) : check());
   if (user === undefined || !declaration.roles.grantsOf(user["role"])) {
-    // An unknown username is not logged: some type their password there.
-    context.auditEvent = {
-      message: "failed sign-in",
-      fields: { username: findUser(store, values)?.["username"] },
-    };
     throw unauthorized(declaration, 40101);
   }
   const time = now();
@@ -146,29 +141,24 @@ export async function signIn(
 /** Returns the user named in a sign-in, if the password is right. */
 async function checkPassword(
   store: Store,
-  values: Values,
+  { username, password }: Readonly<Record<"username" | "password", string>>,
   context: RequestContext,
   beforeHash?: () => Promise<void>,
 ): Promise<Document | undefined> {
-  const stored = findUser(store, values)?.["password"];
+  const stored = findUser(store, username)?.["password"];
   const isRight = await verifyPassword(
-    String(values["password"]),
+    password,
     typeof stored === "string" ? stored : undefined,
     context,
     beforeHash,
   );
   // While scrypt ran, the user may have been deleted or changed the password.
-  const user = findUser(store, values);
+  const user = findUser(store, username);
   return isRight && user?.["password"] === stored ? user : undefined;
 }
 
-/** Returns the values with the name as it is stored: a phone begins it with a capital, and may end it with a space. */
-function foldName({ username, ...others }: Values): Values {
-  return { ...others, username: String(username).trim().toLowerCase() };
-}
-
-function findUser(store: Store, { username }: Values): Document | undefined {
-  const [row] = store.table("users").find("username", String(username));
+function findUser(store: Store, username: string): Document | undefined {
+  const [row] = store.table("users").find("username", username);
   return row?.document;
 }
 

@@ -23,7 +23,6 @@ export function users({ names, lowest, highest }: Roles): Declaration {
     name: "users",
     singular: "user",
     access: { read: highest, write: highest, delete: highest },
-    audited: ["id", "username", "role"],
     indexed: ["role"],
     sideEffects: (change, store) => sideEffects(change, store, highest),
     properties: {

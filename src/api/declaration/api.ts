@@ -2,7 +2,6 @@
 
 import { createRoles, type Roles } from "../../auth/access.ts";
 import type { CollectionDeclaration, Declaration } from "./declaration.ts";
-import type { Vocabulary } from "./vocabulary.ts";
 
 /** The value that the function in a declaration file returns. */
 export interface ApiFile {
@@ -12,9 +11,6 @@ export interface ApiFile {
   readonly roles?: readonly string[];
   readonly collections: readonly CollectionDeclaration[];
 }
-
-/** The default export of a declaration file. */
-export type DeclareApi = (vocabulary: Vocabulary) => ApiFile;
 
 /** A declared API. */
 export interface ApiDeclaration {

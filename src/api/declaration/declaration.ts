@@ -20,23 +20,14 @@ import {
   readOnly,
   recordId,
   timestamp,
+  type Values,
 } from "./properties.ts";
 
 /** The properties of a collection, by their names. */
 export type Properties = Readonly<Record<string, Property>>;
 
-/** The values of a record with these properties. */
-type RecordOf<Declared extends Properties> = {
-  readonly [Name in keyof Declared | "id" | "created_at" | "updated_at"]:
-    Declared[Name] extends Property<infer Value> ? Value
-      : Name extends "id" ? number
-      : string;
-};
-
-/** A collection as a user declares it. */
-export interface CollectionDeclaration<
-  Declared extends Properties = Properties,
-> {
+/** A collection as a user declares it. The types by which an editor checks a declaration file, `zoo-api.d.ts`, are more precise. */
+export interface CollectionDeclaration {
   /** A plural noun in lower case: the segment in URLs. */
   readonly name: string;
   /** The same in the singular, for messages. */
@@ -47,25 +38,21 @@ export interface CollectionDeclaration<
     readonly write: Access;
     readonly delete: Access;
   };
-  readonly properties: Declared;
+  readonly properties: Properties;
   /**
    * Groups of properties: no two records may share all values of a group,
    * comparing folded texts, unless one of the values is null.
    */
-  readonly unique?: readonly (readonly (keyof Declared & string)[])[];
+  readonly unique?: readonly (readonly string[])[];
   /** The properties that records are sorted by, ascending, unless the caller sorts them; by default the id. */
-  readonly sort?: readonly (keyof RecordOf<Declared> & string)[];
+  readonly sort?: readonly string[];
   /**
    * A rule for a complete record, including defaults: returns a message for
    * each invalid property, such as "must not be before published_on".
    */
   readonly check?: (
-    record: RecordOf<Declared>,
-  ) =>
-    | { readonly [Name in keyof Declared]?: string | undefined }
-    | null
-    | undefined
-    | void;
+    record: Values,
+  ) => Readonly<Record<string, string | undefined>> | null | undefined | void;
   /**
    * True if each user has their own records, which only the highest role can
    * also see; the property `owner_id` names the owner.
@@ -87,8 +74,6 @@ export interface Declaration extends CollectionDeclaration {
   readonly overseer?: Access | undefined;
   /** Properties with an index for lookups, besides the unique ones and the references. */
   readonly indexed?: readonly string[];
-  /** Set if the log reports each change, with these properties of the record. */
-  readonly audited?: readonly string[];
   /** Further rules: returns the mutations that must be committed with a change; throws an ApiError if it is not allowed. */
   readonly sideEffects?: (
     change: RecordChange,
@@ -103,9 +88,6 @@ export interface RecordChange {
 }
 
 /** Declares a collection. */
-export function collection<Declared extends Properties>(
-  declaration: CollectionDeclaration<Declared>,
-): CollectionDeclaration;
 export function collection(
   declaration: CollectionDeclaration,
 ): CollectionDeclaration {
@@ -147,6 +129,7 @@ export interface UrlProperty {
 
 /** A declared collection with everything derived from its declaration and those of the others. */
 export interface Collection extends Omit<Declaration, "properties"> {
+  readonly url: string;
   /** The declared properties, in order. */
   readonly properties: readonly NamedProperty[];
   /** The property that is stored as a hash, if there is one. */
@@ -180,12 +163,17 @@ export const collectionParameters = [
   "fields",
 ];
 
-/** Derives the collections of all declarations, which must be free of mistakes. */
+/**
+ * Derives the collections of all declarations, which must be free of mistakes.
+ *
+ * @param prefix the beginning of every URL: `/v1/`, possibly after an origin
+ */
 export function deriveCollections(
   declarations: readonly Declaration[],
+  prefix?: string,
 ): Map<string, Collection> {
   const collections = new Map(
-    declarations.map((each) => [each.name, deriveCollection(each)]),
+    declarations.map((each) => [each.name, deriveCollection(each, prefix)]),
   );
   for (const source of collections.values()) {
     for (const each of source.properties) {
@@ -197,8 +185,12 @@ export function deriveCollections(
 }
 
 /** Derives one collection, without its references. */
-export function deriveCollection(declaration: Declaration): Collection {
-  const { name, immutable } = declaration;
+export function deriveCollection(
+  declaration: Declaration,
+  prefix = "/v1/",
+): Collection {
+  const { immutable } = declaration;
+  const url = prefix + declaration.name;
   const properties = Object.entries(declaration.properties).map(
     ([name, property]): NamedProperty => ({ ...property, name }),
   );
@@ -212,10 +204,11 @@ export function deriveCollection(declaration: Declaration): Collection {
   ];
   return {
     ...declaration,
+    url,
     properties,
     secretName: properties.find(({ kind }) => kind === "secret")?.name,
     visibleProperties: new Map(visible.map((each) => [each.name, each])),
-    urlProperties: [{ ...idUrl, name: "url", before: `${name}/` }],
+    urlProperties: [{ ...idUrl, name: "url", before: `${url}/` }],
     acceptedNames: new Set(
       [...properties, ...visible].map(({ name }) => name)
         .concat(serverProperties),
@@ -235,7 +228,7 @@ function linkReference(
   of.target = target;
   const isRequired = !nullable;
   const reference = { source, property: name, isRequired, target, segment };
-  const before = `${target.name}/`;
+  const before = `${target.url}/`;
   source.parents.push(reference);
   target.children.push(reference);
   source.urlProperties.push({
@@ -310,7 +303,7 @@ export function readableNames(
  * property because it is older than the declaration.
  */
 export function readValue(
-  document: { readonly [property: string]: Json },
+  document: Values,
   { name, default: defaultValue }: Pick<NamedProperty, "name" | "default">,
 ): Json {
   return document[name] ?? defaultValue;
@@ -327,6 +320,7 @@ export function toIndexKey(value: Json | undefined): string | number | null {
     if (keys.includes(null)) return null;
     return keys.length > 1 ? JSON.stringify(keys) : keys[0] ?? null;
   }
-  const isIndexed = typeof value === "number" || typeof value === "boolean";
-  return isIndexed ? Number(value) : null;
+  return typeof value === "object" || value === undefined
+    ? null
+    : Number(value);
 }

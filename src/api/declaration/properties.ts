@@ -16,20 +16,14 @@ export type Values = Readonly<Record<string, Json>>;
 /** A JSON Schema 2020-12 fragment. */
 export type JsonSchema = Values;
 
-/** An option of every property, which only `cli/declaration/` reads. */
-export interface Former {
-  /** Its name in earlier declarations. */
-  readonly renamed?: string;
-}
-
 /** The reason why a value is refused: the code of a field error, and a phrase that follows the property's name. */
 export interface Failure {
   readonly code: FieldError["code"];
   readonly reason: string;
 }
 
-/** One property of a collection, and the type of its values. */
-export interface Property<Value extends Json = Json> extends Former {
+/** One property of a collection. */
+export interface Property {
   readonly kind:
     | "string"
     | "number"
@@ -40,13 +34,12 @@ export interface Property<Value extends Json = Json> extends Former {
     | "secret";
   /** The allowed values, as a phrase that follows "must be". */
   readonly expected: string;
+  /** Also what a form shows: the description in the words of the declaration, and of which collection a reference is. */
   readonly schema: JsonSchema;
-  /** The allowed values in the words of the declaration. */
-  readonly description?: string | undefined;
   /** Returns why a value other than null is refused; undefined if it is allowed. */
   readonly check: (value: unknown) => Failure | undefined;
   /** Parses the text of a query parameter; returns undefined if it is not a value of this kind. */
-  readonly parse: (text: string) => Value | undefined;
+  readonly parse: (text: string) => Json | undefined;
   readonly required: boolean;
   readonly nullable: boolean;
   /** The value of an optional property that is omitted. */
@@ -61,6 +54,8 @@ export interface Property<Value extends Json = Json> extends Former {
   readonly as?: string | undefined;
   /** If true, only the server sets it. */
   readonly readOnly: boolean;
+  /** Its name in earlier declarations, which `cli/declaration/` reads and adds. */
+  readonly renamed?: string;
 }
 
 /** The attributes of a required property of any kind. */
@@ -74,13 +69,7 @@ const required = {
 };
 
 /** Makes a property optional. Its default is `defaultValue`, in the form in which values are stored; without one it is null, and null is allowed. */
-export function optional<
-  Value extends Json,
-  Default extends Value | null = null,
->(
-  of: Property<Value>,
-  defaultValue?: Default,
-): Property<Value | Default> {
+export function optional(of: Property, defaultValue?: Json): Property {
   const preset = (defaultValue && of.parse(String(defaultValue))) ?? null;
   const nullable = preset === null;
   return {
@@ -105,9 +94,7 @@ function allowNull({ type = "string", enum: values }: JsonSchema): JsonSchema {
 }
 
 /** Allows no two records of the collection to have the same value: texts differ if more than their case, the form of their characters and the space around them does. */
-export function unique<Value extends Json>(
-  of: Property<Value>,
-): Property<Value> {
+export function unique(of: Property): Property {
   return { ...of, unique: true };
 }
 
@@ -138,7 +125,7 @@ function wrongType(value: unknown): Failure {
 }
 
 /** Any string at all, for values that are compared but never stored. */
-export function anyString(): Property<string> {
+export function anyString(): Property {
   return {
     ...required,
     kind: "string",
@@ -169,16 +156,13 @@ function without(characters: string, minLength: number): string {
   return minLength > 0 ? `^${any}[^\\s${controls}]${any}$` : `^${any}$`;
 }
 
-/** Matches printable ASCII that does not begin with a space: nearly all strings, whose length is their number of code points. */
-const plainText = /^[!-~][ -~]*$/;
-
 /** A string that is well-formed, without control characters, and not blank. */
-export function string(options: Former & StringOptions): Property<string> {
+export function string(options: StringOptions): Property {
   return characters(options, controls);
 }
 
 /** A string that may have several lines: it also allows tabs and line feeds. */
-export function text(options: Former & StringOptions): Property<string> {
+export function text(options: StringOptions): Property {
   const base = characters(options, controlsInText);
   return { ...base, schema: { ...base.schema, format: "multiline" } };
 }
@@ -186,7 +170,7 @@ export function text(options: Former & StringOptions): Property<string> {
 function characters(
   { minLength = 1, maxLength, pattern, description }: StringOptions,
   refused: string,
-): Property<string> {
+): Property {
   const control = new RegExp(`[${refused}]`);
   const base = anyString();
   return {
@@ -199,23 +183,21 @@ function characters(
       minLength,
       maxLength,
       pattern: pattern?.source ?? without(refused, minLength),
+      ...(description && { description }),
     },
-    description,
     check(value) {
       if (typeof value !== "string") return base.check(value);
-      let { length } = value;
-      if (!plainText.test(value)) {
-        if (!value.isWellFormed()) {
-          return failWith("format", "contains an unpaired surrogate");
-        }
-        if (control.test(value)) {
-          return failWith("format", "contains a control character");
-        }
-        if (minLength > 0 && foldText(value) === "") {
-          return failWith("length", "is blank");
-        }
-        length = [...value].length;
+      if (!value.isWellFormed()) {
+        return failWith("format", "contains an unpaired surrogate");
       }
+      if (control.test(value)) {
+        return failWith("format", "contains a control character");
+      }
+      if (minLength > 0 && foldText(value) === "") {
+        return failWith("length", "is blank");
+      }
+      // Of a character beyond U+FFFF, only one half counts.
+      const { length } = value.replace(/[\uD800-\uDBFF]/g, "");
       if (length < minLength || length > maxLength) {
         return failWith("length", `has ${length} characters`);
       }
@@ -230,9 +212,9 @@ function characters(
 function parsed(
   kind: Property["kind"],
   { expected, schema, failure, parse }:
-    & Pick<Property<string>, "expected" | "schema" | "parse">
+    & Pick<Property, "expected" | "schema" | "parse">
     & { readonly failure: Failure },
-): Property<string> {
+): Property {
   return {
     ...required,
     kind,
@@ -247,13 +229,7 @@ function parsed(
 }
 
 /** One of a fixed set of strings. */
-export function choice<const Options extends readonly (string | Former)[]>(
-  ...options: Options
-): Property<Extract<Options[number], string>>;
-export function choice(
-  ...all: readonly (string | Former)[]
-): Property<string> {
-  const values = all.filter((each) => typeof each === "string");
+export function choice(...values: readonly string[]): Property {
   return parsed("enum", {
     expected: `one of ${values.map((value) => `"${value}"`).join(", ")}`,
     schema: { enum: values },
@@ -263,7 +239,7 @@ export function choice(
 }
 
 /** A valid calendar date, `YYYY-MM-DD` (RFC 3339 section 5.6, full-date). */
-export function date(): Property<string> {
+export function date(): Property {
   return parsed("date", {
     expected: "a calendar date as YYYY-MM-DD",
     schema: { format: "date" },
@@ -280,7 +256,7 @@ function parseDate(text: string): string | undefined {
 }
 
 /** A point in time (RFC 3339 section 5.6, date-time). What a client sends is normalized to UTC with milliseconds, so that text order is time order. */
-export function timestamp(): Property<string> {
+export function timestamp(): Property {
   return parsed("timestamp", {
     expected: "a timestamp such as 2026-01-31T12:00:00Z",
     schema: { format: "date-time" },
@@ -301,7 +277,7 @@ function parseTimestamp(text: string): string | undefined {
 }
 
 /** An http or https URL of at most 2,000 characters; an IRI (RFC 3987), as people copy it: `https://de.example/wiki/Löwe`. */
-export function url(): Property<string> {
+export function url(): Property {
   return formatted(
     "http(s) URL",
     { format: "iri", maxLength: 2000 },
@@ -314,7 +290,7 @@ export const emailAddress =
   /^(?=.{1,64}@)[\w!#$%&'*+/=?^`{|}~-]+(?:\.[\w!#$%&'*+/=?^`{|}~-]+)*@(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/i;
 
 /** An e-mail address of at most 254 characters (RFC 5321 section 4.5.3.1.3, minus the angle brackets). */
-export function email(): Property<string> {
+export function email(): Property {
   return formatted(
     "e-mail address",
     { format: "email", maxLength: 254 },
@@ -326,20 +302,20 @@ function formatted(
   noun: string,
   schema: { readonly format: string; readonly maxLength: number },
   isValid: (text: string) => boolean,
-): Property<string> {
+): Property {
   const { maxLength } = schema;
   const description = `an ${noun} of at most ${maxLength} characters`;
   const base = string({ maxLength, description });
   const failure: Failure = failWith("format", `is not a valid ${noun}`);
   return {
     ...base,
-    schema: { type: "string", ...schema },
+    schema: { type: "string", ...schema, description },
     check: (value) =>
       base.check(value) ?? (isValid(String(value)) ? undefined : failure),
   };
 }
 
-export function boolean(): Property<boolean> {
+export function boolean(): Property {
   return {
     ...required,
     kind: "boolean",
@@ -356,11 +332,12 @@ type NumberOptions = {
   readonly [bound in "minimum" | "exclusiveMinimum" | "maximum"]?: number;
 };
 
-export function number(
-  { renamed: _, ...bounds }: Former & NumberOptions = {},
-): Property<number> {
-  const { minimum = -Infinity, exclusiveMinimum = -Infinity } = bounds;
-  const { maximum = Infinity } = bounds;
+export function number(bounds: NumberOptions = {}): Property {
+  const {
+    minimum = -Infinity,
+    exclusiveMinimum = -Infinity,
+    maximum = Infinity,
+  } = bounds;
   return {
     ...required,
     kind: "number",
@@ -386,10 +363,8 @@ export function number(
 
 /** An integer that a double holds exactly: between -(2^53-1) and 2^53-1. */
 export function integer(
-  { renamed: _, maximum = Number.MAX_SAFE_INTEGER, ...others }:
-    & Former
-    & NumberOptions = {},
-): Property<number> {
+  { maximum = Number.MAX_SAFE_INTEGER, ...others }: NumberOptions = {},
+): Property {
   const bounds = { ...others, maximum };
   const base = number({ minimum: Number.MIN_SAFE_INTEGER, ...bounds });
   return {
@@ -425,11 +400,17 @@ function describeRange(
 /** The id of a record of another collection. The property's name must end in `_id`: `zoo_id` gives the record a `zoo_url`. */
 export function reference(
   collection: string,
-  { as }: Former & Pick<Property, "as"> = {},
-): Property<number> {
+  { as }: Pick<Property, "as"> = {},
+): Property {
+  const id = integer({ minimum: 1 });
   return {
-    ...integer({ minimum: 1 }),
+    ...id,
     expected: `the id of one of the ${collection}`,
+    schema: {
+      ...id.schema,
+      "x-collection": collection,
+      ...(as && { "x-as": as }),
+    },
     references: collection,
     as,
   };

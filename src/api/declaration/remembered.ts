@@ -17,6 +17,17 @@ export interface OpenedDeclaration {
 /** How texts are compared where no two records may share one: with another value, stored ones are validated again. */
 const uniqueText = "NFKC, folded, trimmed";
 
+/** The attributes of properties and their schemas that do not decide which values are allowed. */
+const undecisive = [
+  "name",
+  "target",
+  "renamed",
+  "expected",
+  "description",
+  "x-collection",
+  "x-as",
+];
+
 /**
  * Returns the rules that decide which records fit, as text, by name: that of a
  * collection, `books`, or of a property, `books.title`.
@@ -35,19 +46,14 @@ export function rulesOf(
     };
     found.set(of, JSON.stringify(rules));
     for (const property of collection.properties) {
-      const {
-        name,
-        target: _,
-        renamed: __,
-        expected: ___,
-        description: ____,
-        ...deciding
-      } = property;
-      const text = deciding.unique ? uniqueText : undefined;
-      const rules = JSON.stringify({ ...deciding, text });
+      const text = property.unique ? uniqueText : undefined;
+      const rules = JSON.stringify(
+        { ...property, text },
+        (key, value) => undecisive.includes(key) ? undefined : value,
+      );
       // As version 0.2.0 called it: the format decides nothing.
       found.set(
-        `${of}.${name}`,
+        `${of}.${property.name}`,
         rules.replace('"format":"iri"', '"format":"uri"'),
       );
     }

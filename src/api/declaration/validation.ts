@@ -6,7 +6,6 @@
 import type { Actor } from "../../auth/access.ts";
 import { ApiError, type FieldError } from "../../http/errors.ts";
 import { excerpt } from "../../http/json.ts";
-import { errorText } from "../../store/error.ts";
 import type { Document, Store, Table } from "../../store/store.ts";
 import {
   type Collection,
@@ -37,7 +36,7 @@ export interface ValidationContext {
   /** The owner of the record, null for none; undefined if the collection is not private. */
   readonly owner?: Json | undefined;
   /** The record before the change; undefined for a new one. */
-  readonly previous?: Document;
+  readonly previous?: Document | undefined;
   /** If true, omitted properties keep their value (RFC 7396); otherwise they get their default. */
   readonly partial?: boolean;
   /** Values that the URL provides where the body omits them. */
@@ -92,13 +91,12 @@ export function collectValues(
   for (const property of collection.properties) {
     const { name, readOnly } = property;
     if (readOnly) continue;
-    const sent = readSent(property, body);
-    const value = sent === undefined ? valueOfOmitted(property, context) : sent;
+    const value = valueIn(body, property, context);
     // A stored value has been validated against this declaration: see
     // followDeclaration in data-folder.ts.
-    const failure = value !== undefined && sent === undefined && previous
-      ? undefined
-      : findFailure(property, value, context);
+    const isKnown = previous && value !== undefined &&
+      !Object.hasOwn(body, name);
+    const failure = isKnown ? undefined : findFailure(property, value, context);
     if (failure) errors.push(fieldError(name, failure));
     else values[name] = value as Json; // it has passed its checks
   }
@@ -106,15 +104,27 @@ export function collectValues(
   return { values, errors };
 }
 
-/** Returns the value of a property in a body; undefined if it is omitted. */
-export function readSent(
-  { name, kind, parse }: NamedProperty,
+/**
+ * Returns the value that a body gives a property: the one that it has, or else
+ * the stored one, that of the URL or the default; undefined if it is required.
+ */
+export function valueIn(
   body: Body,
+  { name, kind, parse, required, default: defaultValue }: NamedProperty,
+  { previous, partial, valuesFromUrl }: Pick<
+    ValidationContext,
+    "previous" | "partial" | "valuesFromUrl"
+  >,
 ): unknown {
   const sent = Object.hasOwn(body, name) ? body[name] : undefined;
-  return kind === "timestamp" && typeof sent === "string"
-    ? parse(sent) ?? sent // in the form that filters and sorting compare
-    : sent;
+  // In the form that filters and sorting compare.
+  if (kind === "timestamp" && typeof sent === "string") {
+    return parse(sent) ?? sent;
+  }
+  // A client cannot read a secret, so it cannot send it back in a PUT.
+  const stored = partial || kind === "secret" ? previous?.[name] : undefined;
+  const omitted = required ? undefined : defaultValue;
+  return sent === undefined ? stored ?? valuesFromUrl?.[name] ?? omitted : sent;
 }
 
 /** Creates the error of a property. */
@@ -125,24 +135,12 @@ export function fieldError(
   return { field, code, message: `"${field}" ${reason}.` };
 }
 
-/** A `check` that throws or returns something other than messages: a mistake in the declaration. */
-export class RuleError extends Error {
-  readonly code = "rule";
-
-  constructor(collection: string, cause: unknown) {
-    super(`The check of ${collection} failed: ${errorText(cause)}`);
-    if (cause instanceof Error) this.stack = `${this.message}\n${cause.stack}`;
-  }
-}
-
 /**
  * Returns the errors that the `check` of a collection finds in a complete
- * record. It gets a copy.
- *
- * @throws {RuleError}
+ * record. It gets a copy. It may throw.
  */
 export function checkRules(
-  { check, name: collection, visibleProperties }: Collection,
+  { check, visibleProperties }: Collection,
   document: Document,
 ): FieldError[] {
   if (check === undefined) return [];
@@ -150,25 +148,14 @@ export function checkRules(
   for (const [name, property] of visibleProperties) {
     record[name] = readValue(document, property);
   }
-  try {
-    const messages: unknown = check(record) ?? {};
-    if (Object.getPrototypeOf(messages) !== Object.prototype) {
-      Promise.resolve(messages).catch(() => {}); // nobody waits for it
-      throw new Error("it must return an object of messages, or nothing");
-    }
-    return Object.entries(messages as object).flatMap(([field, text]) => {
-      if (text === undefined) return [];
-      if (visibleProperties.has(field) && typeof text === "string") {
-        return fieldError(field, failWith("rule", text.replace(/\.$/, "")));
-      }
-      throw new Error(`it returned no message of a property by "${field}"`);
-    });
-  } catch (error) {
-    throw new RuleError(collection, error);
-  }
+  return Object.entries(check(record) ?? {}).flatMap(([field, text]) =>
+    text === undefined
+      ? []
+      : fieldError(field, failWith("rule", text.replace(/\.$/, "")))
+  );
 }
 
-/** @throws {ApiError} 42200; {RuleError} */
+/** @throws {ApiError} 42200; what a `check` throws */
 export function enforceRules(collection: Collection, document: Document): void {
   const errors = checkRules(collection, document);
   if (errors.length > 0) throw validationError(errors);
@@ -199,20 +186,6 @@ export function unknownProperties(
   return unknown.map((name) =>
     fieldError(excerpt(name.toWellFormed()), { code: "unknown", reason })
   );
-}
-
-/** Returns the value of a property that the body omits; undefined if it is required. */
-export function valueOfOmitted(
-  { name, kind, required, default: defaultValue }: NamedProperty,
-  { previous, partial, valuesFromUrl }: Omit<
-    ValidationContext,
-    "store" | "table"
-  >,
-): Json | undefined {
-  const stored = previous?.[name];
-  // A client cannot read a secret, so it cannot send it back in a PUT.
-  if (stored !== undefined && (partial || kind === "secret")) return stored;
-  return valuesFromUrl?.[name] ?? (required ? undefined : defaultValue);
 }
 
 /** Returns why a value is refused; undefined if it is allowed. */

@@ -6,7 +6,6 @@ import {
   choice,
   date,
   email,
-  type Former,
   integer,
   number,
   optional,
@@ -36,10 +35,4 @@ export const words = {
 };
 
 /** The functions that are passed to a declaration file. */
-export type Vocabulary =
-  & typeof words
-  & {
-    readonly [
-      Name in "boolean" | "date" | "timestamp" | "email" | "url"
-    ]: (options: Former) => ReturnType<(typeof words)[Name]>;
-  };
+export type Vocabulary = typeof words;

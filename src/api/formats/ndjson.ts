@@ -11,13 +11,13 @@ export const ndjsonType = "application/x-ndjson";
 const minPartLength = 1 << 16;
 
 /**
- * Yields records as NDJSON, without their URLs, which depend on the server. Each
+ * Yields records as NDJSON, by default without their URLs, which depend on the server. Each
  * part is less than a millisecond's work, after which other requests are served.
  */
 export async function* toNdjson(
   representation: Representation,
   rows: Iterable<Row>,
-  fields?: readonly string[],
+  fields = portableFields(representation),
 ): AsyncGenerator<string, undefined> {
   let text = "";
   for (const row of rows) {
@@ -28,6 +28,13 @@ export async function* toNdjson(
     await new Promise((resolve) => setImmediate(resolve));
   }
   if (text !== "") yield text;
+}
+
+/** Returns the names of all properties but the URLs. */
+export function portableFields(
+  { collection }: Representation,
+): readonly string[] {
+  return [...collection.visibleProperties.keys()];
 }
 
 /** Returns a function that shows a list as NDJSON. */

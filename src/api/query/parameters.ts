@@ -53,10 +53,8 @@ export function parseParameters(query: string): Parameters {
   }
   for (const pair of pairs) {
     if (pair === "") continue;
-    const equals = pair.indexOf("=");
-    const end = equals < 0 ? pair.length : equals;
-    const name = decodePercent(pair.slice(0, end));
-    const value = decodePercent(pair.slice(end + 1));
+    const [name = "", value = ""] = pair.split(/=(.*)/s)
+      .map((part) => decodePercent(part));
     const earlier = parameters.get(name);
     if (earlier !== undefined && !listNames.test(name)) {
       throw new ApiError(
@@ -189,11 +187,14 @@ function parseSort(
   if (sortby !== undefined && new Set(names).size < names.length) {
     throw invalidValue("sortby", sortby, "a list without repetitions");
   }
-  const order = parameters.get("order") ?? "asc";
-  const words = parseList("order", order, sortOrders);
+  const words = parseList(
+    "order",
+    parameters.get("order") ?? "asc",
+    sortOrders,
+  );
   if (words.length > 1 && words.length !== names.length) {
     const allowed = 'one word, or one for each property of "sortby"';
-    throw invalidValue("order", order, allowed);
+    throw invalidValue("order", words.join(), allowed);
   }
   const all = [...names, "id"]; // no two records share an id
   return all.slice(0, all.indexOf("id") + 1).map((name, at) => {
@@ -259,21 +260,6 @@ export function readParameter(
   const value = text === undefined ? property.default : property.parse(text);
   if (property.check(value) === undefined) return value;
   throw invalidValue(name, String(text), property.expected);
-}
-
-/**
- * Returns the query of an export: all records from its offset on, in the order of
- * their ids, in which they can be imported, unless the caller asked for a page or
- * an order.
- */
-export function asExport(query: Query): Query {
-  const { parameters, isPaged, limit, sort } = query;
-  const isOrdered = parameters.has("sortby") || parameters.has("order");
-  return {
-    ...query,
-    limit: parameters.has("limit") || isPaged ? limit : Infinity,
-    sort: isOrdered ? sort : sort.slice(-1),
-  };
 }
 
 /**

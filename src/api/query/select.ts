@@ -29,8 +29,8 @@ export const select: Select = (query, selection) => {
 /** Returns whether a row is in the scope of a request and passes all filters. */
 export function isSelected(
   row: Row,
-  { filters }: Pick<Query, "filters">,
-  { scope, isInScope }: Pick<Selection<unknown>, "scope" | "isInScope">,
+  { filters }: Query,
+  { scope, isInScope }: Selection<unknown>,
 ): boolean {
   return isInScope(row) && scope?.where?.(row.document) !== false &&
     filters.every((each) =>

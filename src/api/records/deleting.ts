@@ -54,7 +54,8 @@ export function deleteRecord(
   const { collection } = records;
   const row = records.find(context, context.scope());
   const { document: previous } = row;
-  context.checkPreconditions({ collection, document: previous });
+  const { precondition } = context.shared.hooks;
+  precondition?.(context, { collection, document: previous }); // 412, 428
   const mutations = planDeletion(records, row, context.caller, cascade);
   return records.commit(context, {
     mutations,
@@ -165,18 +166,13 @@ export function* followReferences(
         if (known === undefined && next !== undefined) {
           changedBytes += Buffer.byteLength(JSON.stringify(next));
         }
-        if (changedBytes > maxBytes) {
-          throw new TooManyChanges(
-            singular,
-            `change more than ${maxBytes >> 20} MiB of records`,
-          );
-        }
+        const excess = changedBytes > maxBytes
+          ? `change more than ${maxBytes >> 20} MiB of records`
+          : changes.size > maxRecords + 1
+          ? `delete or change more than ${maxRecords} records`
+          : undefined;
+        if (excess) throw new TooManyChanges(singular, excess);
         yield;
-        if (changes.size <= maxRecords + 1) continue;
-        throw new TooManyChanges(
-          singular,
-          `delete or change more than ${maxRecords} records`,
-        );
       }
     }
   }

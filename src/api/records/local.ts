@@ -22,6 +22,6 @@ export function recordsOf(
     ? collectionsOf(declaration).get(of)
     : deriveCollection(of);
   if (collection === undefined) throw new Error(`No collection ${of}`);
-  const options = { store, prefix: "", now: Date.now };
+  const options = { store, now: Date.now };
   return new Records(collection, options);
 }

@@ -3,7 +3,7 @@
 import { ApiError } from "../../http/errors.ts";
 import type { Row } from "../../store/store.ts";
 import { seesAll } from "../declaration/declaration.ts";
-import { asExport, pageHeaders, type Query } from "../query/parameters.ts";
+import { pageHeaders, type Query } from "../query/parameters.ts";
 import { select } from "../query/select.ts";
 import type {
   Outcome,
@@ -28,9 +28,7 @@ export type ShowList = (response: Result, listed: ListedRows) => Result;
  * Returns a page of a collection; a promise if the records must be scanned or
  * sorted first.
  *
- * @param show how they are shown, if not as JSON: all of them, unless the query
- * asks for a page
- * @param isPage true if it is a page of the usual length and order nevertheless
+ * @param show how they are shown, if not as JSON
  * @throws {ApiError} 40401 or 41000 if the record in the path does not exist,
  * 41200
  */
@@ -39,19 +37,11 @@ export function listRecords(
   context: RequestContext,
   query: Query,
   show?: ShowList,
-  isPage = show === undefined,
 ): Outcome {
   const { collection, table, representation } = records;
   const { caller, url } = context;
   const { fields } = query;
   const scope = context.scope();
-  const subject = { collection, scope };
-  const currentSeq = () => Math.max(table.lastSeq, context.scope()?.seq ?? 0);
-  if (context.checkPreconditions(subject)) {
-    const headers = context.validators(subject);
-    return { status: 304, headers, seq: currentSeq() };
-  }
-  const paged = isPage ? query : asExport(query);
   const isOverseer = seesAll(collection, caller);
   /** Throws if the caller no longer has access, or could see the private records of all users and no longer can. */
   const recheckAccess = () => {
@@ -68,17 +58,15 @@ export function listRecords(
   };
   const use = ({ rows: found, total }: Page): Result => {
     const rows = scope ? checkScope(found) : found;
-    const headers = [
-      ...context.validators(subject),
-      ...pageHeaders(paged, total, url),
-    ];
-    const response = { status: 200, headers, seq: currentSeq() };
+    const headers = pageHeaders(query, total, url);
+    const seq = Math.max(table.lastSeq, context.scope()?.seq ?? 0);
+    const response = { status: 200, headers, seq };
     return show
       ? show(response, { rows, fields, recheckAccess })
-      : representation.addJsonArray(response, [...rows], fields);
+      : { ...response, body: representation.serializeList(rows, fields) };
   };
   const selection = { table, scope, isInScope, use, requester: context };
-  const result = (context.select ?? select)(paged, selection);
+  const result = (context.shared.hooks.select ?? select)(query, selection);
   return result instanceof Promise
     ? context.afterWaiting(result, (result) => {
       recheckAccess();
@@ -97,20 +85,14 @@ export function readRecord(
   context: RequestContext,
   fields: readonly string[] | undefined,
 ): Result {
-  const { collection, representation } = records;
+  const { representation } = records;
   const scope = context.scope();
   const row = records.find(context, scope);
-  const { document, seq } = row;
-  const subject = { collection, document };
-  const headers = context.validators(subject);
-  if (context.checkPreconditions(subject)) {
-    return { status: 304, headers, seq };
-  }
   const body = fields
     ? representation.serializeFields(row, fields)
     : representation.asStandalone(
       representation.asListItem(row),
       scope?.url,
     );
-  return { status: 200, headers, body, seq };
+  return { status: 200, headers: [], body, seq: row.seq };
 }

@@ -6,7 +6,6 @@
  */
 
 import { isReadMethod } from "../../http/content.ts";
-import type { Actor } from "../../auth/access.ts";
 import { ApiError } from "../../http/errors.ts";
 import type { Response } from "../../http/connection.ts";
 import {
@@ -21,6 +20,7 @@ import {
 import {
   type Collection,
   isVisible,
+  ownerOf,
   type RecordChange,
   type Reference,
   seesAll,
@@ -32,17 +32,9 @@ import {
   validate,
   type ValidationContext,
 } from "../declaration/validation.ts";
+import type { ApiOptions } from "../options.ts";
 import { Representation } from "../representation.ts";
 import type { RequestContext, Result, Scope } from "../request-context.ts";
-
-/** The settings and the state that all collections share. */
-interface RecordsOptions {
-  readonly store: Store;
-  /** The beginning of every URL: `/v1/`, possibly after an origin. */
-  readonly prefix: string;
-  /** Returns milliseconds since 1970. */
-  readonly now: () => number;
-}
 
 /** The changes and the response of one transaction. */
 interface Commit extends CommitOptions {
@@ -57,17 +49,21 @@ interface Commit extends CommitOptions {
 /** The records of one collection. */
 export class Records {
   readonly collection: Collection;
-  readonly options: RecordsOptions;
   readonly store: Store;
   readonly table: Table;
   readonly representation: Representation;
+  /** Returns milliseconds since 1970. */
+  readonly now: () => number;
 
-  constructor(collection: Collection, options: RecordsOptions) {
+  constructor(
+    collection: Collection,
+    { store, now }: Pick<ApiOptions, "store" | "now">,
+  ) {
     this.collection = collection;
-    this.options = options;
-    this.store = options.store;
-    this.table = this.store.table(collection.name);
-    this.representation = new Representation(collection, options.prefix);
+    this.store = store;
+    this.now = now;
+    this.table = store.table(collection.name);
+    this.representation = new Representation(collection);
   }
 
   /**
@@ -89,9 +85,8 @@ export class Records {
     { target, property, segment }: Reference,
     context: RequestContext,
   ): Scope {
-    const { store, options: { prefix } } = this;
     const { ids: [id = 0], caller } = context;
-    const row = store.table(target.name).get(id);
+    const row = this.store.table(target.name).get(id);
     if (row === undefined || !isVisible(target, row.document, caller)) {
       throw this.#notFound(context, target, id);
     }
@@ -99,7 +94,7 @@ export class Records {
       conditions: { [property]: id },
       seq: row.seq,
       name: ` in the ${target.singular} ${id}`,
-      url: `${prefix}${target.name}/${id}/${segment}`,
+      url: `${target.url}/${id}/${segment}`,
     };
   }
 
@@ -131,42 +126,50 @@ export class Records {
   }
 
   /**
-   * Builds a new record, without storing it.
+   * Returns the document that a body makes of a record, without storing it: a new
+   * one, or the next one of `previous`, which is the same if nothing changes.
    *
-   * @throws {ApiError} 42200; {RuleError}
+   * @throws {ApiError} 42200; what the `check` of the collection throws
    */
   buildRecord(
     body: Body,
-    { caller, owner = caller?.id || null, hashes, imported, ...options }: {
-      /** The user who creates it. */
-      readonly caller: Actor | undefined;
-      readonly valuesFromUrl?: Values | undefined;
-      readonly hashes?: Values | undefined;
-      /** The owner, if records are private: by default the caller. */
+    {
+      caller,
+      previous,
+      hashes,
+      imported,
+      owner: creator = caller?.id || null,
+      ...options
+    }: Omit<ValidationContext, "store" | "table" | "owner"> & {
+      /** The owner of a new record, if records are private: by default the caller. */
       readonly owner?: number | null;
-      /** The values that the record has instead of the next id and the current time. */
+      /** The hash of the password in the body. */
+      readonly hashes?: Values | undefined;
+      /** The values that a new record has instead of the next id and the current time. */
       readonly imported?: Partial<Document>;
-      readonly defersCheck?: ValidationContext["defersCheck"];
     },
   ): Document {
     const { collection, table, store } = this;
-    const values = validate(collection, body, {
-      store,
-      table,
-      caller,
-      owner: collection.private ? owner : undefined,
-      ...options,
-    });
-    const at = this.timestamp();
-    const document = {
-      id: this.nextId(),
-      ...values,
-      ...hashes,
-      ...(collection.private && { owner_id: owner }),
-      created_at: at,
-      updated_at: at,
-      ...imported,
-    };
+    const owner = previous
+      ? ownerOf(collection, previous)
+      : collection.private
+      ? creator
+      : undefined;
+    const context = { ...options, store, table, caller, owner, previous };
+    const values = { ...validate(collection, body, context), ...hashes };
+    const isSame = (name: string) => values[name] === previous?.[name];
+    if (previous && Object.keys(values).every(isSame)) return previous;
+    const at = this.timestamp(previous?.["updated_at"]);
+    const document = previous
+      ? { ...previous, ...values, updated_at: at } // undeclared properties stay stored
+      : {
+        id: this.nextId(),
+        ...values,
+        ...(owner !== undefined && { owner_id: owner }),
+        created_at: at,
+        updated_at: at,
+        ...imported,
+      };
     enforceRules(collection, document);
     return document;
   }
@@ -191,7 +194,7 @@ export class Records {
    * before and after the clock is set back, must not have the same ETag.
    */
   timestamp(previous?: Json): string {
-    const now = formatTime(this.options.now());
+    const now = formatTime(this.now());
     return typeof previous === "string" && previous >= now
       ? formatTime(Date.parse(previous) + 1)
       : now;
@@ -222,7 +225,7 @@ export class Records {
       ...context.storeKey?.(id) ?? [],
     ];
     const seq = store.apply(all, by, options);
-    if (change) context.auditEvent = { collection, ...change };
+    if (change) context.shared.hooks.onChange?.(context, collection, change);
     return { ...response, seq, isCommitted: true };
   }
 

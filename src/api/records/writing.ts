@@ -4,16 +4,11 @@
  */
 
 import type { Requester } from "../../admission.ts";
-import { type Actor, mayAccess } from "../../auth/access.ts";
+import { mayAccess } from "../../auth/access.ts";
 import { hashPassword } from "../../auth/passwords.ts";
 import type { Document, Row } from "../../store/store.ts";
-import { ownerOf } from "../declaration/declaration.ts";
 import type { Values } from "../declaration/properties.ts";
-import {
-  type Body,
-  enforceRules,
-  validate,
-} from "../declaration/validation.ts";
+import type { Body } from "../declaration/validation.ts";
 import type {
   Outcome,
   RequestContext,
@@ -21,45 +16,6 @@ import type {
   Scope,
 } from "../request-context.ts";
 import type { Records } from "./records.ts";
-
-/**
- * Returns the document that a write stores: a new one or, given the row of a
- * record, its next one, which is the same if nothing changes.
- *
- * @throws {ApiError} 42200
- */
-export function planWrite(
-  records: Records,
-  body: Body,
-  { row, hashes, ...options }: {
-    /** Undefined if the record is new. */
-    readonly row: Row | undefined;
-    /** The only properties that the caller may change. */
-    readonly only?: readonly string[] | undefined;
-    readonly caller: Actor | undefined;
-    readonly hashes: Values | undefined;
-    readonly valuesFromUrl?: Values | undefined;
-    /** True if properties that the body lacks stay as they are. */
-    readonly partial: boolean;
-  },
-): Document {
-  if (row === undefined) {
-    return records.buildRecord(body, { ...options, hashes });
-  }
-  const { collection, table, store } = records;
-  const previous = row.document;
-  const owner = ownerOf(collection, previous);
-  const context = { ...options, store, table, owner, previous };
-  const values = { ...validate(collection, body, context), ...hashes };
-  const isChanged = Object.keys(values).some((name) =>
-    values[name] !== previous[name]
-  );
-  if (!isChanged) return previous;
-  const updated_at = records.timestamp(previous["updated_at"]);
-  const next = { ...previous, ...values, updated_at }; // undeclared properties stay stored
-  enforceRules(collection, next);
-  return next;
-}
 
 /** Hashes the password in a body; returns undefined if there is none. */
 export function hashSecret(
@@ -93,44 +49,41 @@ export function writeRecord(
 ): Outcome {
   const { collection } = records;
   const { method } = context;
-  const plan = (hashes?: Values): PlannedWrite => {
+  const plan = (hashes?: Values) => {
     const scope = context.scope();
     const row = method === "POST" ? undefined : records.find(context, scope);
-    context.checkPreconditions(
+    context.shared.hooks.precondition?.(
+      context,
       row ? { collection, document: row.document } : { collection, scope },
     );
-    const next = planWrite(records, body, {
-      row,
+    const next = records.buildRecord(body, {
+      previous: row?.document,
       only,
       caller: context.caller,
       hashes,
       valuesFromUrl: scope?.conditions,
       partial: method === "PATCH",
     });
-    return { row, next, scope, isOwn: only !== undefined };
+    const isOwn = only !== undefined; // the caller's own user
+    return () => commitWrite(records, context, { row, next, scope, isOwn });
   };
-  const planned = plan();
+  const commit = plan();
   const hashing = hashSecret(records, body, context);
-  if (hashing === undefined) return commitWrite(records, context, planned);
-  return context.afterWaiting(
-    hashing,
-    (hashes) => commitWrite(records, context, plan(hashes)),
-  );
+  return hashing
+    ? context.afterWaiting(hashing, (hashes) => plan(hashes)())
+    : commit();
 }
 
-/** A change that is to be committed; the row is undefined if the record is new. */
-interface PlannedWrite {
-  readonly row: Row | undefined;
-  readonly next: Document;
-  readonly scope: Scope | undefined;
-  /** True if it is the caller's own user. */
-  readonly isOwn: boolean;
-}
-
+/** Commits a planned change; the row is undefined if the record is new. */
 function commitWrite(
   records: Records,
   context: RequestContext,
-  { row, next, scope, isOwn }: PlannedWrite,
+  { row, next, scope, isOwn }: {
+    readonly row: Row | undefined;
+    readonly next: Document;
+    readonly scope: Scope | undefined;
+    readonly isOwn: boolean;
+  },
 ): Result {
   const { collection, representation } = records;
   const url = representation.url(next.id);
@@ -138,7 +91,8 @@ function commitWrite(
   // validators of the result (RFC 9110 section 9.3.4).
   const headers = context.method === "PUT"
     ? ["Content-Location", url]
-    : context.validators({ collection, document: next });
+    : context.shared.hooks
+      .validators?.(context, { collection, document: next }) ?? [];
   // A record shows more than its change, and not everybody may read it.
   const isShown = !row || isOwn ||
     mayAccess(context.caller?.grants, collection.access.read);

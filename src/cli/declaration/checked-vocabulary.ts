@@ -39,9 +39,9 @@ const properties = new WeakMap<object, readonly string[]>();
 function wordOf(name: string) {
   const named = (...args: unknown[]): object => {
     const found = mistakesInCall(name, args);
-    const { renamed } = Object(args.at(-1));
+    const { renamed, given } = withoutFormerName(args);
     const property = found.length > 0 ? boolean() : {
-      ...Object(Reflect.apply(Reflect.get(words, name), undefined, args)),
+      ...Object(Reflect.apply(Reflect.get(words, name), undefined, given)),
       ...(renamed !== undefined && { renamed }),
     };
     properties.set(property, [...found, ...mistakesInDefault(property)]);
@@ -49,6 +49,20 @@ function wordOf(name: string) {
     return Object.freeze(property);
   };
   return Object.defineProperty(named, "name", { value: name });
+}
+
+/** Returns the former name of a property, which is an option of every word and known to none, and the arguments without it. */
+function withoutFormerName(args: readonly unknown[]) {
+  const last = args.at(-1);
+  const { renamed, ...options } = Object(last);
+  if (renamed === undefined || properties.has(Object(last))) {
+    return { renamed, given: args };
+  }
+  const hasOthers = Object.keys(options).length > 0;
+  return {
+    renamed,
+    given: [...args.slice(0, -1), ...hasOthers ? [options] : []],
+  };
 }
 
 /** Returns the mistakes in the arguments of a call. */

@@ -11,6 +11,7 @@ import {
 } from "../../api/declaration/api.ts";
 import { UsageError } from "../../usage.ts";
 import { errorCode, errorText } from "../../store/error.ts";
+import { withCheckedRule } from "./checked-rule.ts";
 import { vocabulary } from "./checked-vocabulary.ts";
 import { findMistakes } from "./mistakes.ts";
 
@@ -38,7 +39,10 @@ export async function loadFile(file: string): Promise<ApiDeclaration> {
       throw new UsageError("its function must not be async");
     });
     mistakes = findMistakes(api);
-    if (mistakes.length === 0) return declareApi(api);
+    if (mistakes.length === 0) {
+      const collections = api.collections.map(withCheckedRule);
+      return declareApi({ ...api, collections });
+    }
   } catch (error) {
     throw new UsageError(`${file}${explain(error, file)}`);
   }

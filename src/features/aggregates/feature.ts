@@ -6,11 +6,8 @@
 import type { Feature } from "../../api/feature.ts";
 import type { Operation } from "../../api/operation.ts";
 import { ndjsonType } from "../../api/formats/ndjson.ts";
-import {
-  asExport,
-  pageHeaders,
-  type Parameters,
-} from "../../api/query/parameters.ts";
+import { asExport } from "../../api/query/export.ts";
+import { pageHeaders, type Parameters } from "../../api/query/parameters.ts";
 import { runSearch } from "../../api/query/search.ts";
 import type { ListedRows } from "../../api/records/reading.ts";
 import type {

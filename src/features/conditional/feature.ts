@@ -6,12 +6,16 @@
  * section 3).
  */
 
-import type { Operation } from "../../api/operation.ts";
+import type { Operation, Resource } from "../../api/operation.ts";
 import { hash } from "node:crypto";
 import { withDocs } from "../../api/docs.ts";
 import type { Feature } from "../../api/feature.ts";
 import type { Collection } from "../../api/declaration/declaration.ts";
-import type { Result } from "../../api/request-context.ts";
+import type {
+  Outcome,
+  RequestContext,
+  Result,
+} from "../../api/request-context.ts";
 import { oneOf } from "../../api/settings/switch.ts";
 import { ApiError } from "../../http/errors.ts";
 import {
@@ -38,10 +42,12 @@ export const feature: Feature = {
     return {
       extend({ GET, ...others }) {
         const isConstant = GET?.docs?.isConstant === true;
-        const methods = {
-          ...(GET && { GET: isConstant ? withDigest(GET) : GET }),
-          ...others,
-        };
+        const read = isConstant
+          ? withDigest(GET)
+          : GET?.resource
+          ? withPreconditions(GET, GET.resource, validators)
+          : GET;
+        const methods = { ...(read && { GET: read }), ...others };
         return withDocs(methods, ({ resource }, method) => ({
           conditional: resource !== undefined || isConstant,
           requiresPrecondition: isRequired && resource !== undefined &&
@@ -55,7 +61,7 @@ export const feature: Feature = {
           canOverwrite(request.method, subject.collection) &&
           !hasPrecondition(request)
         ) throw new ApiError(42800);
-        return isNotModified(request, () => validators(request, subject));
+        isNotModified(request, () => validators(request, subject));
       },
     };
   },
@@ -73,6 +79,49 @@ function isNotModified(
   const outcome = evaluatePreconditions(request, validators);
   if (outcome === "failed") throw new ApiError(41200);
   return outcome === "not-modified";
+}
+
+/**
+ * Adds validators to the responses to the GET of records, and responds with 304
+ * if the client has the current representation. The validators are never newer
+ * than a list that takes long to find.
+ */
+function withPreconditions(
+  GET: Operation,
+  { records }: Resource,
+  validators: ReturnType<typeof createValidators>,
+): Operation {
+  const { collection, table } = records;
+  const { list } = GET;
+  const unlessCurrent = (
+    context: RequestContext,
+    read: () => Outcome,
+  ): Outcome => {
+    const scope = context.scope();
+    const row = list ? undefined : records.find(context, scope);
+    const subject = row
+      ? { collection, document: row.document }
+      : { collection, scope };
+    const current = validators(context, subject);
+    if (isNotModified(context, () => current)) {
+      const seq = row?.seq ?? Math.max(table.lastSeq, scope?.seq ?? 0);
+      return { status: 304, headers: current, seq };
+    }
+    const add = (result: Result): Result => (
+      { ...result, headers: [...current, ...result.headers] }
+    );
+    const result = read();
+    return result instanceof Promise ? result.then(add) : add(result);
+  };
+  return {
+    ...GET,
+    ...(list && {
+      list: (context, parsed, show) =>
+        unlessCurrent(context, () => list(context, parsed, show)),
+    }),
+    run: (context, parsed, body) =>
+      unlessCurrent(context, () => GET.run(context, parsed, body)),
+  };
 }
 
 /** Adds a validator to a response that stays the same while the server runs. */

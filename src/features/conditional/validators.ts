@@ -24,14 +24,14 @@ import {
 const processStart = Date.now().toString(36);
 
 /** Returns the function that returns the validators of a representation as header fields. */
-export function createValidators({ store, base, now }: Api) {
+export function createValidators({ store, now }: Api) {
   const incarnation = asShared(store)?.incarnation ?? processStart;
   const shapes = new Map<Collection, string>();
   /** Returns a hash of the declaration, from which the shape of the JSON follows: with it every ETag changes. */
   const shapeOf = (collection: Collection) => {
     const known = shapes.get(collection);
     if (known !== undefined) return known;
-    const url = `${base.origin}${base.path}v1/${collection.name}`;
+    const { url } = collection;
     const shape = crc32(JSON.stringify([url, recordSchema(collection)]));
     shapes.set(collection, shape.toString(36));
     return shape.toString(36);

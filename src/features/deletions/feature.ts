@@ -108,7 +108,8 @@ async function begin(
     context.authenticate();
     const scope = context.scope();
     const row = isOne ? records.find(context, scope) : undefined;
-    context.checkPreconditions(
+    context.shared.hooks.precondition?.(
+      context,
       row ? { collection, document: row.document } : { collection, scope },
     );
     const { name } = collection;

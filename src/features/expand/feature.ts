@@ -10,7 +10,7 @@ import {
   isVisible,
   type Reference,
 } from "../../api/declaration/declaration.ts";
-import { ndjsonType } from "../../api/formats/ndjson.ts";
+import { ndjsonType, portableFields } from "../../api/formats/ndjson.ts";
 import type { Parameters } from "../../api/query/parameters.ts";
 import type { ShowList } from "../../api/records/reading.ts";
 import type { Records } from "../../api/records/records.ts";
@@ -26,15 +26,10 @@ import type { Row } from "../../store/store.ts";
 /** A reference that can be expanded, by the name of the property that shows its record. */
 type References = ReadonlyMap<string, Reference>;
 
-/** The parsed parameters of a request that expands: those of the operation itself, and the references. */
-class Expanded {
-  readonly parsed: unknown;
-  readonly references: References;
-
-  constructor(parsed: unknown, references: References) {
-    this.parsed = parsed;
-    this.references = references;
-  }
+/** The parsed parameters of a request: if it expands, the query of a list or the fields of a record, and the references. */
+interface Parsed {
+  readonly references?: References;
+  readonly fields?: unknown;
 }
 
 /** Returns the references of a collection, by their names without `_id`. */
@@ -122,12 +117,10 @@ function showWith(
   isLines: boolean,
 ): ShowList {
   return (response, { rows, fields, recheckAccess }) => {
-    const show = (row: Row) => {
-      const text = isLines || fields
-        ? representation.serializeFields(row, fields)
-        : representation.asListItem(row);
-      return expansion.add(text, row);
-    };
+    const names = fields ??
+      (isLines ? portableFields(representation) : undefined);
+    const show = (row: Row) =>
+      expansion.add(representation.serializeItem(row, names), row);
     const seq = Math.max(response.seq, expansion.seq);
     if (!isLines) {
       return {
@@ -181,9 +174,10 @@ function withExpand(GET: Operation, api: Api): Operation {
   if (!resource || !parse || all.size === 0 || docs?.verb) return GET;
   const { records } = resource;
   const showLines: Operation["list"] = list && ((context, parsed, show) => {
-    if (!(parsed instanceof Expanded)) return list(context, parsed, show);
-    const expansion = new Expansion(api, context, parsed.references);
-    return list(context, parsed.parsed, showWith(records, expansion, true));
+    const { references }: Parsed = Object(parsed);
+    if (references === undefined) return list(context, parsed, show);
+    const expansion = new Expansion(api, context, references);
+    return list(context, parsed, showWith(records, expansion, true));
   });
   const parameter = {
     name: "expand",
@@ -205,21 +199,18 @@ function withExpand(GET: Operation, api: Api): Operation {
       const others = new Map(sent);
       others.delete("expand");
       const parsed = parse(others);
-      if (!list) return new Expanded(parsed, references);
-      return new Expanded({ ...Object(parsed), parameters: sent }, references);
+      return list
+        ? { ...Object(parsed), parameters: sent, references }
+        : { fields: parsed, references };
     },
     ...(showLines && { list: showLines }),
     run(context, parsed, body) {
-      if (!(parsed instanceof Expanded)) return GET.run(context, parsed, body);
-      const expansion = new Expansion(api, context, parsed.references);
+      const { references, fields }: Parsed = Object(parsed);
+      if (references === undefined) return GET.run(context, parsed, body);
+      const expansion = new Expansion(api, context, references);
       return list
-        ? list(
-          context,
-          parsed.parsed,
-          showWith(records, expansion, false),
-          true,
-        )
-        : readOne(GET, records, context, expansion, parsed.parsed);
+        ? list(context, parsed, showWith(records, expansion, false))
+        : readOne(GET, records, context, expansion, fields);
     },
   };
 }

@@ -7,9 +7,8 @@
 
 import type { Resource } from "../../api/operation.ts";
 import {
-  readSent,
   unknownProperties,
-  valueOfOmitted,
+  valueIn,
 } from "../../api/declaration/validation.ts";
 import type { Body } from "../../api/declaration/validation.ts";
 import type { Collection } from "../../api/declaration/declaration.ts";
@@ -53,7 +52,7 @@ function repeatRecord(
   isElement = false,
 ): Result {
   const { ids: [parentId = 0], caller } = context;
-  const { collection, table, representation, options: { prefix } } = records;
+  const { collection, table, representation } = records;
   const row = table.get(id);
   if (row === undefined) throw deletedForGood(collection, id);
   const values = readInitialValues(
@@ -73,13 +72,14 @@ function repeatRecord(
     : row.document;
   const headers = [
     ...["Location", representation.url(id)],
-    ...context.validators({ collection, document }),
+    ...context.shared.hooks.validators?.(context, { collection, document }) ??
+      [],
   ];
   const item = representation.serialize(document);
   if (isElement) return { status: 201, headers, body: item, seq: row.seq };
   const text = representation.asStandalone(
     item,
-    parent && `${prefix}${parent.target.name}/${parentId}/${parent.segment}`,
+    parent && `${parent.target.url}/${parentId}/${parent.segment}`,
   );
   return { status: 201, headers, body: text, seq: row.seq };
 }
@@ -95,10 +95,7 @@ function readInitialValues(
   for (const property of collection.properties) {
     const { name, kind, nullable, readOnly, check } = property;
     if (readOnly || kind === "secret") continue;
-    const sent = readSent(property, body);
-    const value = sent === undefined
-      ? valueOfOmitted(property, { valuesFromUrl })
-      : sent;
+    const value = valueIn(body, property, { valuesFromUrl });
     const isValid = value === null ? nullable : check(value) === undefined;
     if (!isValid) return undefined;
     values[name] = value as Json; // it has passed its check

@@ -16,7 +16,6 @@ import {
   checkRules,
   enforceRules,
   fieldError,
-  RuleError,
   validate,
   validationError,
 } from "../../api/declaration/validation.ts";
@@ -24,6 +23,7 @@ import { awaitedTable, presentName } from "../../api/own-tables.ts";
 import { deletionOf } from "../../api/records/deleting.ts";
 import type { Records } from "../../api/records/records.ts";
 import { localOperator } from "../../api/operator.ts";
+import { errorCode } from "../../store/error.ts";
 import { isUnfinished, touch } from "../../api/tasks/tasks.ts";
 import {
   type Document,
@@ -334,7 +334,7 @@ function planRejection(
 
 /** Returns the errors of a record that is rejected; a check that fails cannot judge it. */
 function reasonsOf(error: unknown, { name }: Collection) {
-  if (!(error instanceof RuleError)) return errorsOf(error);
+  if (errorCode(error) !== "rule") return errorsOf(error);
   const message = `The check of ${name} failed.`;
   return [{ field: "", code: "rule" as const, message }];
 }

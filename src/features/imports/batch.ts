@@ -397,5 +397,5 @@ const time = timestamp();
 /** Returns a time from 1970 on as records show it; undefined for anything else. */
 function parseTime(value: unknown): string | undefined {
   const text = typeof value === "string" ? time.parse(value) : undefined;
-  return text !== undefined && text >= "1970" ? text : undefined;
+  return typeof text === "string" && text >= "1970" ? text : undefined;
 }

@@ -2,6 +2,8 @@
 
 import type { Operation } from "../../api/operation.ts";
 import { Turns } from "../../admission.ts";
+import { asExport } from "../../api/query/export.ts";
+import type { Query } from "../../api/query/parameters.ts";
 import { ndjsonType, showNdjson } from "../../api/formats/ndjson.ts";
 import { holdTurn } from "../../api/records/held-turn.ts";
 import { negotiate } from "../../http/negotiate.ts";
@@ -31,7 +33,7 @@ export function withExport(GET: Operation): Operation {
       if (negotiate(accept, offers) !== ndjsonType) {
         return GET.run(context, query, body);
       }
-      const find = () => list(context, query, show);
+      const find = () => list(context, asExport(query as Query), show);
       return method === "HEAD" // which has no records
         ? find()
         : context.afterWaiting(holdTurn(turns, context), find);

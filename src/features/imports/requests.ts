@@ -73,7 +73,7 @@ function checkTarget(
   call: RequestContext,
 ): Scope | undefined {
   const scope = call.scope();
-  call.checkPreconditions({ collection, scope });
+  call.shared.hooks.precondition?.(call, { collection, scope });
   return scope;
 }
 
@@ -103,7 +103,8 @@ async function storeImport(
       };
       const repeat = (createdId: number) =>
         repeatQueued(context, collection, createdId);
-      return call.runOnce({ body: hash, execute, repeat });
+      const { runOnce } = call.shared.hooks;
+      return runOnce?.(call, { body: hash, execute, repeat }) ?? execute();
     });
     worker.wake();
     return result;

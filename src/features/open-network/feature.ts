@@ -1,13 +1,16 @@
 /**
  * What a server needs where strangers reach it: it refuses what a proxy could
  * interpret differently, limits how fast passwords can be guessed, logs who does
- * what, and shares the connections, and the turns of what takes long, among its
- * clients. Who may do what is decided without it.
+ * what, sends long lists only as they are read, and shares the connections, and
+ * the turns of what takes long, among its clients. Who may do what is decided
+ * without it.
  */
 
 import { Turns } from "../../admission.ts";
 import type { Feature } from "../../api/feature.ts";
+import { auditSignIns, auditUsers } from "./audit.ts";
 import { guardConnections } from "./connections.ts";
+import { withParts } from "./lists.ts";
 import { logResponse } from "./log.ts";
 import { checkMessage } from "./message.ts";
 import { createSignInLimiter } from "./sign-ins.ts";
@@ -20,10 +23,12 @@ const turns = {
 };
 
 export const feature: Feature = {
-  open: ({ now }) => ({
+  open: ({ now, store }) => ({
+    extend: ({ GET, ...others }) => GET && { GET: withParts(GET), ...others },
     checkMessage,
     turns,
-    limitSignIns: createSignInLimiter(now),
+    onChange: auditUsers,
+    limitSignIns: auditSignIns(store, createSignInLimiter(now)),
     guardConnections: guardConnections(),
     onResponse: logResponse,
   }),

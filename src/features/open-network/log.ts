@@ -5,8 +5,6 @@
  */
 
 import { performance } from "node:perf_hooks";
-import { withArticle } from "../../api/declaration/declaration.ts";
-import type { AuditEvent } from "../../api/request-types.ts";
 import type { RequestContext } from "../../api/request-context.ts";
 import type { ApiError } from "../../http/errors.ts";
 import type { LogFields } from "../../store/store.ts";
@@ -24,7 +22,7 @@ export function logResponse(
 ): void {
   const { auditEvent, start, shared: { log } } = context;
   const event = error === undefined || error.code === 40101
-    ? auditEvent && messageOf(auditEvent)
+    ? auditEvent
     : auditedCodes.includes(error.code)
     ? { message: error.message, fields: {} }
     : undefined;
@@ -39,22 +37,6 @@ export function logResponse(
     const ms = Math.round(performance.now() - start);
     return { ...describe(context), status, ms };
   });
-}
-
-/** Returns the message of an action, with the names of the changed properties; their values could be secrets. */
-function messageOf(event: AuditEvent) {
-  if ("message" in event) return event;
-  const { collection: { singular, properties, audited }, previous, next } =
-    event;
-  if (audited === undefined) return undefined;
-  const verb = previous ? (next ? "changed" : "deleted") : "created";
-  const shown = audited.map((name) => [name, (next ?? previous)?.[name]]);
-  const changed = properties.map(({ name }) => name)
-    .filter((name) => previous?.[name] !== next?.[name]);
-  return {
-    message: `${verb} ${withArticle(singular)}`,
-    fields: { [singular]: Object.fromEntries(shown), changed },
-  };
 }
 
 /** Returns what was requested, and by whom. */

@@ -18,7 +18,7 @@ const maxFailuresPerUser = 10;
  *
  * @param now returns milliseconds
  */
-export function createSignInLimiter(now: () => number): LimitSignIns {
+export function createSignInLimiter(now: () => number): LimitSignIns<string> {
   const byClient = new RateLimiter(maxFailuresPerClient, now);
   const byUser = new RateLimiter(maxFailuresPerUser, now);
   /** How many passwords are being hashed, by the keys of their limits. */

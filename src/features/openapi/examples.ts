@@ -45,10 +45,7 @@ export function bodyExample(
 }
 
 /** Returns a record as the server represents it. */
-export function recordExample(
-  collection: Collection,
-  prefix: string,
-): Values | undefined {
+export function recordExample(collection: Collection): Values | undefined {
   const body = bodyExample(collection, 1);
   if (body === undefined) return undefined;
   const { properties, owner } = collection;
@@ -62,7 +59,7 @@ export function recordExample(
     created_at: time,
     updated_at: time,
   };
-  return JSON.parse(new Representation(collection, prefix).serialize(document));
+  return JSON.parse(new Representation(collection).serialize(document));
 }
 
 const time = "2026-01-31T12:00:00.000Z";

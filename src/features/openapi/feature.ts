@@ -4,7 +4,7 @@
  */
 
 import type { Route } from "../../api/operation.ts";
-import { described } from "./schemas.ts";
+import { expandable } from "./schemas.ts";
 import { setImmediate as nextTick } from "node:timers/promises";
 import type { JsonSchema } from "../../api/declaration/properties.ts";
 import type { Api, Feature } from "../../api/feature.ts";
@@ -49,14 +49,12 @@ const negotiation =
 QUERY (RFC 10008) is GET with the parameters in the body; its name and body are described under \`x-query\`, as OpenAPI 3.1 has no place for it.`;
 
 /** Notes what the schemas of collections depend on besides their declarations. */
-function noteCollections({ routes, base: { origin, path } }: Api): void {
+function noteCollections({ routes }: Api): void {
   for (const { operations } of routes.values()) {
     const { docs, resource } = operations.get("GET") ?? {};
-    if (resource === undefined) continue;
-    const { collection } = resource.records;
-    const isExpandable = described.get(collection)?.isExpandable ||
-      docs?.parameters?.some(({ name }) => name === "expand") === true;
-    described.set(collection, { prefix: `${origin}${path}v1/`, isExpandable });
+    const isExpandable = docs?.parameters
+      ?.some(({ name }) => name === "expand");
+    if (resource && isExpandable) expandable.add(resource.records.collection);
   }
 }
 

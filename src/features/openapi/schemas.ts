@@ -46,25 +46,19 @@ const link = objectSchema("link", {
   type: text,
 });
 
-/** The beginning of the URLs of each collection, and whether its records can be shown with those that they refer to. */
-export const described = new WeakMap<
-  Collection,
-  { readonly prefix: string; readonly isExpandable: boolean }
->();
+/** The collections whose records can be shown with those that they refer to. */
+export const expandable = new WeakSet<Collection>();
 
 /** Returns a record as an example, if there is one. */
 function recordExamples(collection: Collection): JsonSchema {
-  const { prefix = "/v1/" } = described.get(collection) ?? {};
-  return examples(recordExample(collection, prefix));
+  return examples(recordExample(collection));
 }
 
 /** Returns the schema of a record limited by `fields`; it always has its id. */
 export function partialSchema(collection: Collection): JsonSchema {
   const schemas = propertySchemas(collection);
   const shown = readableNames(collection).map((name) => [name, schemas[name]]);
-  const references = described.get(collection)?.isExpandable
-    ? collection.parents
-    : [];
+  const references = expandable.has(collection) ? collection.parents : [];
   const expanded = references.map(({ property, target }) => {
     const $ref = `#/components/schemas/${pascalCase(target.singular)}`;
     return [property.replace(/_id$/, ""), {
@@ -166,7 +160,8 @@ function propertySchemas(collection: Collection): Record<string, JsonSchema> {
       .map(({ name, expected }) => [name, expected]),
   );
   return Object.fromEntries(
-    Object.entries(schemas).map(([name, { default: _, ...schema }]) => {
+    Object.entries(schemas).map(([name, each]) => {
+      const { default: _, "x-collection": __, "x-as": ___, ...schema } = each;
       const description = descriptions.get(name);
       return [name, { ...schema, ...(description && { description }) }];
     }),

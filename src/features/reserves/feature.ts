@@ -6,11 +6,38 @@
  */
 
 import type { Feature } from "../../api/feature.ts";
+import type { Operation } from "../../api/operation.ts";
+import { healthOf } from "../../api/routes.ts";
 import { requireHeap } from "../../store/memory/limit.ts";
 import { reserves } from "../../store/reserves.ts";
+import type { Store } from "../../store/store.ts";
 
 export const feature: Feature = {
   checkSettings: () => requireHeap(),
   storeOptions: reserves,
-  open() {},
+  open({ add, base, store }) {
+    add(`${base.path}health`, { methods: { GET: healthWithReserves(store) } });
+  },
 };
+
+/** Returns the operation that also says how full the memory and the disk are. */
+function healthWithReserves(store: Store): Operation {
+  return {
+    access: "anyone",
+    run: (context) =>
+      context.afterWaiting(noticesOf(store), (notices) => {
+        const { isWritable, memory } = store;
+        return healthOf(isWritable, {
+          ...(isWritable && memory?.isFull && { status: "memory-full" }),
+          memory: memory && { used: memory.used, limit: memory.limit },
+          ...(notices.length > 0 && { notices }),
+        });
+      }),
+  };
+}
+
+/** Returns what had to be repaired at startup, and problems of the disk and the memory at present. */
+async function noticesOf({ notices, fullDisk, memory }: Store) {
+  const ofDisk = await fullDisk?.notices() ?? [];
+  return [...notices, ...ofDisk, ...(memory?.notices ?? [])];
+}

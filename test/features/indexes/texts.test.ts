@@ -35,7 +35,7 @@ class CountedRow implements Row {
 test("forty million characters of records are kept, and then all of them are dropped", () => {
   const zoos = deriveCollections(collections).get("zoos");
   assert.ok(zoos);
-  const representation = new Representation(zoos, "/v1/");
+  const representation = new Representation(zoos);
   keepTexts(representation);
   const name = "a".repeat(100_000);
   const created_at = "2026-05-05T12:00:00.000Z";
@@ -67,7 +67,7 @@ test("nothing is kept while the memory is tight", () => {
   assert.ok(zoos);
   const memory = { limit: 1e9, isTight: false, onTight: new Set<() => void>() };
   const row = new CountedRow({ id: 1, name: "Artis" });
-  const representation = new Representation(zoos, "/v1/");
+  const representation = new Representation(zoos);
   keepTexts(representation, memory);
   const reads = () => {
     const before = row.reads;
@@ -86,7 +86,7 @@ test("a kept text does not outlive its record", async () => {
   const zoos = deriveCollections(collections).get("zoos");
   assert.ok(zoos);
   const table = new WritableTable({ name: "zoos" });
-  const representation = new Representation(zoos, "/v1/");
+  const representation = new Representation(zoos);
   keepTexts(representation);
   const created_at = "2026-05-05T12:00:00.000Z";
   const keep = (name: string) => {

@@ -23,7 +23,7 @@ const right: Check = async (beforeHash) => {
 
 /** Returns the outcomes of sign-ins that are tried one after the other. */
 async function outcomes(
-  limit: LimitSignIns,
+  limit: LimitSignIns<string>,
   attempts: readonly (readonly [
     client: string,
     username: string,
