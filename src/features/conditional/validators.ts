@@ -13,12 +13,7 @@ import type {
 } from "../../api/request-context.ts";
 import { negotiate } from "../../http/negotiate.ts";
 import { asShared } from "../../store/shared.ts";
-import {
-  type Document,
-  formatTime,
-  type Json,
-  type Table,
-} from "../../store/store.ts";
+import { type Document, type Json, type Table } from "../../store/store.ts";
 
 /** A folder may be a restored backup at each start, so that sequence numbers are given again. */
 const processStart = Date.now().toString(36);
@@ -49,7 +44,7 @@ export function createValidators({ store, now }: Api) {
     const fields = "document" in subject
       ? ofRecord(collection, subject.document, {
         shape,
-        now: formatTime(now()),
+        now: now(),
       })
       : ofList(subject, store.table(collection.name), {
         state: `${incarnation}${shape}`,
@@ -82,7 +77,7 @@ export function createValidators({ store, now }: Api) {
 function ofRecord(
   { name, visibleProperties }: Collection,
   document: Document,
-  { shape, now }: { readonly shape: string; readonly now: string },
+  { shape, now }: { readonly shape: string; readonly now: number },
 ): readonly string[] {
   const { id, created_at, updated_at = created_at } = document;
   const time = String(updated_at);
@@ -96,7 +91,7 @@ function ofRecord(
   const etag = `"${time}${own}-${sum}-${shape}"`;
   // No Last-Modified while it would be later than the response (section
   // 8.8.2.1): the clock was set back.
-  return time > now
+  return Date.parse(time) > now
     ? ["ETag", etag]
     : ["ETag", etag, "Last-Modified", httpDate(time)];
 }

@@ -14,7 +14,7 @@ export function guardConnections(
   return (server, state) => {
     const { maxConnections, checkIntervalMs } = state.limits;
     server.maxConnections = Infinity; // instead of closing the last one
-    limitPipelining(server);
+    limitPipelining(server, state);
     const slots: Slots = new Map();
     server.on("connection", (socket: Socket) => {
       takeSlot(slots, socket, maxConnections, state);

@@ -4,17 +4,21 @@ import type { Socket } from "node:net";
 import type {
   IncomingRequest,
   OutgoingResponse,
+  ServerState,
 } from "../../http/connection.ts";
 import type { HttpServer } from "../../http/server.ts";
 
-/** While more requests of a connection wait for their responses, no others are received. */
+/** While more requests of a connection wait behind another one, no others are received. */
 const maxPipelinedRequests = 16;
 
 /** If more wait in all, a connection that brings too many is closed: all of a packet are parsed before the receiving stops. */
 const maxHeldRequests = 30_000;
 
 /** Receives no more requests of a connection while many of its requests wait, with those that are never handled. */
-export function limitPipelining(server: HttpServer): void {
+export function limitPipelining(
+  server: HttpServer,
+  { connections }: ServerState,
+): void {
   const waiting = new Map<Socket, number>();
   let total = 0;
   const countOf = (socket: Socket) => waiting.get(socket) ?? 0;
@@ -38,7 +42,10 @@ export function limitPipelining(server: HttpServer): void {
     server.on(
       event,
       ({ socket }: IncomingRequest, response: OutgoingResponse) => {
-        if (socket.destroyed) return; // the rest of its last packet
+        const { pending = [], isClosing } = connections.get(socket) ?? {};
+        const isAlone = pending.length === 0 && !isClosing;
+        // Or it is the rest of the last packet.
+        if (isAlone || socket.destroyed) return;
         if (!waiting.has(socket)) watch(socket);
         if (add(socket, 1) > maxPipelinedRequests) {
           socket.pause();
