@@ -13,7 +13,7 @@ const files = sourceFiles();
 
 /** The features that came after the ratchet, each with a limit of its own: 1,600 was the aim. Deletions are three things: filters, cascades of any size, and retention. */
 const laterFeatures: ReadonlyMap<string, number> = new Map([
-  ["aggregates", 2855],
+  ["aggregates", 2857],
   ["batches", 1600],
   ["deletions", 6400],
   ["expand", 1610],
@@ -33,19 +33,21 @@ const isOf = (feature: string) => (path: string) =>
   path.startsWith(`features/${feature}/`);
 
 /**
- * The lowest numbers that were ever reached; the second one but for 3,900 tokens,
- * with which an import that ends in any way leaves no record half done, and a
- * repair gives no id twice.
+ * The lowest numbers that were ever reached; the second one but for 5,600 tokens:
+ * with 3,900 an import that ends in any way leaves no record half done, and a
+ * repair gives no id twice; 800 mend what a hostile reader found; and 900 are what
+ * it takes to have in features what the kernel had: the marker, fast writes, and
+ * what a server needs among strangers.
  */
 const ratchets: readonly [
   what: string,
   lowest: number,
   isCounted: (path: string) => boolean,
 ][] = [
-  ["a server without features loads", 53_686, (path) => kernel.has(path)],
+  ["a server without features loads", 48_705, (path) => kernel.has(path)],
   [
     "everything but later features has",
-    163_934,
+    165_575,
     (path) => ![...laterFeatures.keys()].some((name) => isOf(name)(path)),
   ],
 ];

@@ -1,19 +1,15 @@
 /**
- * The commands that only read: `check`, `export` and `log`. They read a data
+ * The commands `check` and `log`, and how all commands read a store. They read a data
  * folder without opening its store, and without the lock, while a server may be
  * writing it.
  */
 
-import { createWriteStream } from "node:fs";
-import { mkdir, readdir, realpath, rename, rm } from "node:fs/promises";
-import { isAbsolute, join, relative } from "node:path";
+import { realpath } from "node:fs/promises";
+import { isAbsolute, relative } from "node:path";
 import process from "node:process";
-import { pipeline } from "node:stream/promises";
 import type { ApiDeclaration } from "../api/declaration/api.ts";
 import type { Commands, CommandSettings } from "../api/feature.ts";
 import {
-  type Collection,
-  deriveCollection,
   type RecordChange,
   serverProperties,
 } from "../api/declaration/declaration.ts";
@@ -25,13 +21,10 @@ import {
   historyTable,
   retentionTable,
 } from "../api/own-tables.ts";
-import { usersWithHashes } from "../api/records/imported.ts";
-import { toNdjson } from "../api/formats/ndjson.ts";
-import { Representation } from "../api/representation.ts";
 import { collectionsOf, tablesOf } from "../api/routes.ts";
 import { followDeclaration } from "../data-folder.ts";
 import { CommandError, UsageError } from "../usage.ts";
-import { errorCode, errorText } from "../store/error.ts";
+import { errorCode } from "../store/error.ts";
 import { generationOf, names as fileNames } from "../store/log/folder.ts";
 import "../store/memory/exchange.ts";
 import * as marker from "../store/log/marker.ts";
@@ -51,25 +44,18 @@ import {
   scanFolder,
   wholeFile,
 } from "../store/recovery/scan.ts";
-import {
-  type Mutation,
-  realFiles,
-  type Row,
-  type Table,
-} from "../store/store.ts";
+import { type Mutation, realFiles, type Table } from "../store/store.ts";
 import { scanGrowingLog } from "./recovery/growing-log.ts";
 import {
   describeFault,
   describeFaults,
   print,
-  showProgress,
   unknownCollection,
   unusedFiles,
 } from "./output.ts";
 
 export const commands: Commands = {
   check: [0, check],
-  export: [1, exportCommand],
   log: [1, logCommand],
 };
 
@@ -268,7 +254,7 @@ export async function describeMisfits(
  *
  * @throws {CommandError} if the start would refuse the declaration
  */
-async function follow(
+export async function follow(
   { loadFeatures }: CommandSettings,
   declaration: ApiDeclaration,
   tables: Tables,
@@ -284,48 +270,6 @@ async function follow(
   };
   followDeclaration(opened, adaptRecords);
   return opened;
-}
-
-/**
- * Prints the records of a collection as NDJSON, without the properties that
- * hold URLs or secrets. With `--with-hashes` the collection is users, and the
- * hashes of their passwords are printed.
- *
- * @throws {UsageError} on an unknown collection
- */
-async function exportCommand(
-  settings: CommandSettings,
-  [name]: readonly string[],
-): Promise<void> {
-  const { flags, loadApi } = settings;
-  const declaration = await loadApi();
-  const folder = flags.get("to");
-  if (folder !== undefined) {
-    if (name === undefined) return await exportAll(settings, folder);
-    throw new UsageError("export: name a collection or --to, not both");
-  }
-  const derived = collectionsOf(declaration);
-  derived.delete("authorizations");
-  const collection = flags.has("with-hashes")
-    ? deriveCollection(usersWithHashes(declaration.roles))
-    : derived.get(name ?? "");
-  if (collection === undefined) {
-    throw unknownCollection("export", name, [...derived.keys()]);
-  }
-  const { tables } = await readUndamagedStore(settings);
-  await follow(settings, declaration, tables);
-  const rows = tables.get(collection.name)?.rows() ?? [];
-  const representation = new Representation(collection);
-  let done = 0;
-  // A terminal that shows the records has no room for a progress bar.
-  const endProgress = process.stdout.isTTY
-    ? () => {}
-    : showProgress(() => done / rows.length);
-  for await (const text of toNdjson(representation, rows)) {
-    await print(text);
-    done += text.split("\n").length - 1;
-  }
-  endProgress();
 }
 
 /** Throws unless there is a store in a folder: a mistyped name must not create one. */
@@ -344,64 +288,6 @@ export async function refuseInside(
   throw new CommandError(
     `${folder} is within the data folder: name another one`,
   );
-}
-
-/**
- * Writes the records of each declared collection to a file in a folder, all as
- * of the same moment, for `import --from`. Replaces no file.
- */
-async function exportAll(settings: CommandSettings, to: string): Promise<void> {
-  const declaration = await settings.loadApi();
-  const derived = collectionsOf(declaration);
-  const { tables } = await readUndamagedStore(settings);
-  await follow(settings, declaration, tables);
-  const created = await mkdir(to, { recursive: true });
-  if (!settings.etcd) {
-    await refuseInside(to, settings.dataDir).catch(async (error) => {
-      if (created) await rm(created, { recursive: true });
-      throw error;
-    });
-  }
-  const names = declaration.collections.map(({ name }) => name);
-  const found = await readdir(to);
-  const existing = names.map((name) => `${name}.ndjson`)
-    .find((file) => found.includes(file));
-  if (existing) {
-    throw new CommandError(
-      `${join(to, existing)} exists already: nothing was exported`,
-    );
-  }
-  const parts = names.map((name) => join(to, `${name}.ndjson.part`));
-  try {
-    for (const [at, path] of parts.entries()) {
-      const [name = "", collection] = [names[at], derived.get(names[at] ?? "")];
-      const rows = tables.get(name)?.rows() ?? [];
-      if (collection) await writeLines(path, collection, rows);
-      await print(
-        `${path.slice(0, -".part".length)}: ${rows.length} ${name}\n`,
-      );
-    }
-  } catch (error) {
-    for (const each of created ? [created] : parts) {
-      await rm(each, { recursive: true, force: true });
-    }
-    throw error;
-  }
-  // At the end, as a part of the files would look complete.
-  for (const path of parts) await rename(path, path.slice(0, -".part".length));
-}
-
-/** Writes rows to a file, which is durable then. */
-async function writeLines(
-  path: string,
-  collection: Collection,
-  rows: readonly Row[],
-): Promise<void> {
-  const lines = toNdjson(new Representation(collection), rows);
-  await pipeline(lines, createWriteStream(path, { flush: true }))
-    .catch((error) => {
-      throw new CommandError(`cannot write ${path}: ${errorText(error)}`);
-    });
 }
 
 /**

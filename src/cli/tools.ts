@@ -18,7 +18,7 @@ const modules = new Map(
     copy,
     user: () => import("./user.ts"),
     prune: () => import("./prune.ts"),
-    export: read,
+    export: () => import("./export/command.ts"),
     log: read,
     help,
     version: help,

@@ -99,6 +99,11 @@ export function maxLineBytes({ collection }: Records): number {
   return (1 << 16) + maxRecordBytes(collection);
 }
 
+function lineTooLong(maxBytes: number): FieldError {
+  const message = `The line is longer than ${maxBytes} bytes.`;
+  return { field: "", code: "length", message };
+}
+
 /** How far above the highest used id that of a line may be, so that higher ids remain available. */
 const maxIdGap = 1_000_000;
 
@@ -129,11 +134,6 @@ export function importBatch(
   const { isLast = false } = progress;
   const { name } = target.records.collection;
   const maxBytes = maxLineBytes(target.records);
-  const lineTooLong: FieldError = {
-    field: "",
-    code: "length",
-    message: `The line is longer than ${maxBytes} bytes.`,
-  };
   const of = target.hasParts ? name : undefined;
   const place = of === undefined ? {} : { collection: of };
   let { byte, line, imported, rejected, errors } = progress;
@@ -154,7 +154,7 @@ export function importBatch(
     byte = end;
     if (!isTooLong && bytes.every(isBlank)) continue;
     const result = isTooLong
-      ? (isLast ? {} : { errors: [lineTooLong] })
+      ? (isLast ? {} : { errors: [lineTooLong(maxBytes)] })
       : importLine(bytes, { ...target, isCreated }, isLast);
     const { record, references, updated, errors: found } = result;
     if (record !== undefined) {
@@ -269,10 +269,11 @@ function refersToNew(body: Body, { records, lastIds }: Target): boolean {
 /** Creates the record of a line, without the references to records that are not there yet. */
 function createRecord(
   body: Body,
-  { records, caller, given, now, apply, isTrusted, lastIds, isCreated }:
-    LineTarget,
+  target: LineTarget,
   isFirst: boolean,
 ): LineResult {
+  const { records, caller, given, now, apply, isTrusted, lastIds, isCreated } =
+    target;
   const errors = checkId(body, records, isTrusted);
   const missing: Record<string, number> = {};
   const defersCheck = (
@@ -302,14 +303,7 @@ function createRecord(
       imported,
       defersCheck,
     });
-    for (const { property, target: { name } } of records.collection.parents) {
-      const id = Number(document[property]);
-      const isNew = id > (lastIds[name] ?? Infinity) && !(property in missing);
-      const isOwn = id === document.id || isCreated(name, id);
-      if (isNew && !isOwn) {
-        errors.push(anotherRecord(records.collection, property, id));
-      }
-    }
+    errors.push(...referencesToOthers(document, missing, target));
     if (errors.length > 0) return { errors };
     const { id } = document;
     const names = Object.keys(missing);
@@ -328,6 +322,23 @@ function createRecord(
   } catch (error) {
     return { errors: [...errors, ...errorsOf(error)] };
   }
+}
+
+/** Returns the errors of references to records that are new but not of the import. */
+function referencesToOthers(
+  document: Document,
+  missing: object,
+  { records: { collection }, lastIds, isCreated }: Pick<
+    LineTarget,
+    "records" | "lastIds" | "isCreated"
+  >,
+): FieldError[] {
+  return collection.parents.flatMap(({ property, target: { name } }) => {
+    const id = Number(document[property]);
+    const isNew = id > (lastIds[name] ?? Infinity) && !(property in missing);
+    const isOwn = id === document.id || isCreated(name, id);
+    return isNew && !isOwn ? [anotherRecord(collection, property, id)] : [];
+  });
 }
 
 /** Returns the time of a record as it is stored while it awaits references: with a validator of its own. */

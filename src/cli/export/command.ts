@@ -1,0 +1,125 @@
+/** The command `export`: records as NDJSON, of one collection to the output or of all to files. */
+
+import { createWriteStream } from "node:fs";
+import { mkdir, readdir, rename, rm } from "node:fs/promises";
+import { join } from "node:path";
+import process from "node:process";
+import { pipeline } from "node:stream/promises";
+import {
+  type Collection,
+  deriveCollection,
+} from "../../api/declaration/declaration.ts";
+import type { Commands, CommandSettings } from "../../api/feature.ts";
+import { toNdjson } from "../../api/formats/ndjson.ts";
+import { usersWithHashes } from "../../api/records/imported.ts";
+import { Representation } from "../../api/representation.ts";
+import { collectionsOf } from "../../api/routes.ts";
+import { errorText } from "../../store/error.ts";
+import type { Row } from "../../store/store.ts";
+import { CommandError, UsageError } from "../../usage.ts";
+import { print, showProgress, unknownCollection } from "../output.ts";
+import { follow, readUndamagedStore, refuseInside } from "../read.ts";
+
+export const commands: Commands = {
+  export: [1, exportCommand],
+};
+
+/**
+ * Prints the records of a collection as NDJSON, without the properties that
+ * hold URLs or secrets. With `--with-hashes` the collection is users, and the
+ * hashes of their passwords are printed.
+ *
+ * @throws {UsageError} on an unknown collection
+ */
+async function exportCommand(
+  settings: CommandSettings,
+  [name]: readonly string[],
+): Promise<void> {
+  const { flags, loadApi } = settings;
+  const declaration = await loadApi();
+  const folder = flags.get("to");
+  if (folder !== undefined) {
+    if (name === undefined) return await exportAll(settings, folder);
+    throw new UsageError("export: name a collection or --to, not both");
+  }
+  const derived = collectionsOf(declaration);
+  derived.delete("authorizations");
+  const collection = flags.has("with-hashes")
+    ? deriveCollection(usersWithHashes(declaration.roles))
+    : derived.get(name ?? "");
+  if (collection === undefined) {
+    throw unknownCollection("export", name, [...derived.keys()]);
+  }
+  const { tables } = await readUndamagedStore(settings);
+  await follow(settings, declaration, tables);
+  const rows = tables.get(collection.name)?.rows() ?? [];
+  const representation = new Representation(collection);
+  let done = 0;
+  // A terminal that shows the records has no room for a progress bar.
+  const endProgress = process.stdout.isTTY
+    ? () => {}
+    : showProgress(() => done / rows.length);
+  for await (const text of toNdjson(representation, rows)) {
+    await print(text);
+    done += text.split("\n").length - 1;
+  }
+  endProgress();
+}
+
+/**
+ * Writes the records of each declared collection to a file in a folder, all as
+ * of the same moment, for `import --from`. Replaces no file.
+ */
+async function exportAll(settings: CommandSettings, to: string): Promise<void> {
+  const declaration = await settings.loadApi();
+  const derived = collectionsOf(declaration);
+  const { tables } = await readUndamagedStore(settings);
+  await follow(settings, declaration, tables);
+  const created = await mkdir(to, { recursive: true });
+  if (!settings.etcd) {
+    await refuseInside(to, settings.dataDir).catch(async (error) => {
+      if (created) await rm(created, { recursive: true });
+      throw error;
+    });
+  }
+  const names = declaration.collections.map(({ name }) => name);
+  const found = await readdir(to);
+  const existing = names.map((name) => `${name}.ndjson`)
+    .find((file) => found.includes(file));
+  if (existing) {
+    throw new CommandError(
+      `${join(to, existing)} exists already: nothing was exported`,
+    );
+  }
+  const parts = names.map((name) => join(to, `${name}.ndjson.part`));
+  try {
+    for (const [at, path] of parts.entries()) {
+      const [name = "", collection] = [names[at], derived.get(names[at] ?? "")];
+      const rows = tables.get(name)?.rows() ?? [];
+      if (collection) await writeLines(path, collection, rows);
+      await print(
+        `${path.slice(0, -".part".length)}: ${rows.length} ${name}\n`,
+      );
+    }
+  } catch (error) {
+    for (const each of created ? [created] : parts) {
+      await rm(each, { recursive: true, force: true });
+    }
+    throw error;
+  }
+  // At the end, as a part of the files would look complete.
+  for (const path of parts) await rename(path, path.slice(0, -".part".length));
+}
+
+/** Writes rows to a file, which is durable then. */
+async function writeLines(
+  path: string,
+  collection: Collection,
+  rows: readonly Row[],
+): Promise<void> {
+  const lines = toNdjson(new Representation(collection), rows);
+  await pipeline(lines, createWriteStream(path, { flush: true }))
+    .catch((error) => {
+      throw new CommandError(`cannot write ${path}: ${errorText(error)}`);
+    });
+}
