@@ -169,6 +169,7 @@ test("few files import node:http and node:fs", () => {
   assert.deepEqual([...new Set(withFiles)].sort(), [
     "cli/backup.ts",
     "cli/declaration/init.ts",
+    "cli/export/command.ts",
     "cli/help.ts",
     "cli/locked.ts",
     "cli/read.ts",

@@ -174,7 +174,7 @@ test("every command that needs the file ends with 2 and a line for each mistake"
     assert.equal(
       stderr,
       `zoo-api: ${file}: books.access: write is "clerk": it must be one of "anyone", "viewer", "keeper", "admin"
-zoo-api: ${file}: books.title: maxLength is 0: it must be an integer from 1 up to 2^53-1
+zoo-api: ${file}: books.title: maxLength is 0: it must be an integer from 1 up to 10000000
 `,
       words.join(" "),
     );

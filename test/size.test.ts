@@ -15,9 +15,9 @@ const files = sourceFiles();
 const laterFeatures: ReadonlyMap<string, number> = new Map([
   ["aggregates", 2857],
   ["batches", 1600],
-  ["deletions", 6400],
+  ["deletions", 6448],
   ["expand", 1610],
-  ["static", 1600],
+  ["static", 1622],
 ]);
 
 /** How much less than the lowest number goes unnoticed. */

@@ -12,13 +12,13 @@ import { join } from "node:path";
 import process from "node:process";
 import { root } from "./root.ts";
 
-/** Run only by `.ci/run`, as they start dozens of programs: the commands of the README and of the operator's guide, the container, the package, permissions, the deletion of features, and the tools for etcd. */
+/** Run only by `.ci/run`, as they start dozens of programs or fill the memory: the commands of the README and of the operator's guide, the container, the package, permissions, the deletion of features and each that is off, full memory, upgrades, seeded defects of the disk, and the tools for etcd. */
 const wholeOnly =
-  /^(?:deletion|dockerfile|guide|least-privilege|package|readme|etcd\/(?:command-line|linearizability))\./;
+  /^(?:deletion|dockerfile|features|guide|least-privilege|memory|package|readme|upgrade\/upgrade|store\/torture-defects|etcd\/(?:command-line|linearizability))\./;
 
 /** Files that generate histories, queries or declarations, and those whose code other files run too. */
 const unrecorded =
-  /^(?:admission|architecture|documents|faults|features|harness|library|limits|log|races|server-log|size|store\/(?:torture|upgrade)[\w-]*|api\/(?:select|private)|features\/(?:events\/feed|evolution\/sequences))\.test\./;
+  /^(?:admission|architecture|documents|faults|harness|library|limits|log|races|server-log|size|store\/(?:torture|upgrade)[\w-]*|api\/(?:select|private)|features\/(?:events\/feed|evolution\/sequences))\.test\./;
 
 const folder = import.meta.dirname;
 const files = readdirSync(folder, { recursive: true, encoding: "utf8" })

@@ -8,16 +8,23 @@ export function signalBeforeWrite(
   signal: NodeJS.Signals,
   text: string,
 ): readonly string[] {
+  // The feature fast-writes uses fs.write, and a store without it a FileHandle.
   const code = `
     import fs from "node:fs";
+    import { open } from "node:fs/promises";
     import { syncBuiltinESMExports } from "node:module";
-    fs.write = new Proxy(fs.write, {
+    const signalBefore = (write, at) => new Proxy(write, {
       apply(write, self, args) {
-        const isNext = args[1].includes(${JSON.stringify(text)});
+        const isNext = args[at].includes(${JSON.stringify(text)});
         if (isNext) process.kill(process.pid, "${signal}");
         return Reflect.apply(write, self, args);
       },
     });
+    fs.write = signalBefore(fs.write, 1);
+    const handle = await open(process.execPath);
+    const methods = Object.getPrototypeOf(handle);
+    methods.write = signalBefore(methods.write, 0);
+    await handle.close();
     syncBuiltinESMExports();`;
   return ["--import", `data:text/javascript,${encodeURIComponent(code)}`];
 }
