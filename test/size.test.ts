@@ -17,7 +17,7 @@ const laterFeatures: ReadonlyMap<string, number> = new Map([
   ["batches", 1600],
   ["deletions", 6448],
   ["expand", 1610],
-  ["static", 1622],
+  ["static", 1646],
 ]);
 
 /** How much less than the lowest number goes unnoticed. */
@@ -33,9 +33,9 @@ const isOf = (feature: string) => (path: string) =>
   path.startsWith(`features/${feature}/`);
 
 /**
- * The lowest numbers that were ever reached; the second one but for 5,600 tokens:
+ * The lowest numbers that were ever reached; the second one but for 5,800 tokens:
  * with 3,900 an import that ends in any way leaves no record half done, and a
- * repair gives no id twice; 800 mend what a hostile reader found; and 900 are what
+ * repair gives no id twice; 1,000 mend what hostile readers found; and 900 are what
  * it takes to have in features what the kernel had: the marker, fast writes, and
  * what a server needs among strangers.
  */
@@ -44,10 +44,10 @@ const ratchets: readonly [
   lowest: number,
   isCounted: (path: string) => boolean,
 ][] = [
-  ["a server without features loads", 48_705, (path) => kernel.has(path)],
+  ["a server without features loads", 48_733, (path) => kernel.has(path)],
   [
     "everything but later features has",
-    165_575,
+    165_790,
     (path) => ![...laterFeatures.keys()].some((name) => isOf(name)(path)),
   ],
 ];

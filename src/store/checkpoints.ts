@@ -8,8 +8,8 @@ import type { LogWriter } from "./log/writer.ts";
 import type { Logger, StoreLimits } from "./options.ts";
 import type { FolderScan } from "./recovery/scan.ts";
 
-/** After how many delays a failed checkpoint is tried again. */
-const retryDelays = 10;
+/** The longest delay after which a failed checkpoint is tried again. */
+const maxRetryMs = 300_000;
 
 /** The context that all parts of an open store share. */
 export interface StoreContext {
@@ -35,7 +35,7 @@ interface SpaceCheck {
  * One is due when the log has grown longer than the last snapshot and, if that
  * is predicted, than the next one. Transactions continue meanwhile. A
  * checkpoint that fails is dropped: the log continues, and the next attempt
- * follows after a delay.
+ * follows after a delay that doubles each time.
  */
 export class Checkpoints {
   readonly #context: StoreContext;
@@ -44,6 +44,7 @@ export class Checkpoints {
   #running: Promise<void> | undefined;
   /** When to try again, if the last one has failed. */
   #retryAt: number | undefined;
+  #failures = 0;
 
   constructor(
     context: StoreContext,
@@ -70,7 +71,8 @@ export class Checkpoints {
   run(): Promise<void> {
     return this.#running ??= this.#write().catch((error) => {
       const { closing, limits, log } = this.#context;
-      this.#retryAt = performance.now() + retryDelays * limits.retryMs;
+      const delayMs = limits.retryMs * 2 ** ++this.#failures;
+      this.#retryAt = performance.now() + Math.min(delayMs, maxRetryMs);
       if (!closing.signal.aborted) {
         log("error", `Cannot write a snapshot: ${errorText(error)}`);
       }
@@ -97,6 +99,7 @@ export class Checkpoints {
     log("info", "Wrote a snapshot", { generation, seq, bytes });
     await removeBefore(folder, previous);
     this.#retryAt = undefined;
+    this.#failures = 0;
   }
 
   /** Waits for the checkpoint that is being written, which ends once the store closes. */

@@ -223,10 +223,10 @@ export class FullDisk {
   async #deleteOldRecords(): Promise<void> {
     const lastSeq = this.#writer?.queue.lastSeq ?? 0;
     if (lastSeq === this.#checkpointSeq) return;
-    this.#checkpointSeq = lastSeq;
     const { folder, scan } = this.#context;
     await this.#freeSpace();
     await this.#checkpoint();
+    this.#checkpointSeq = lastSeq;
     await removeBefore(folder, scan.baseGeneration);
   }
 

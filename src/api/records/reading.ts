@@ -29,8 +29,7 @@ export type ShowList = (response: Result, listed: ListedRows) => Result;
  * sorted first.
  *
  * @param show how they are shown, if not as JSON
- * @throws {ApiError} 40401 or 41000 if the record in the path does not exist,
- * 41200
+ * @throws {ApiError} 40401 or 41000 if the record in the path does not exist
  */
 export function listRecords(
   records: Records,
@@ -78,7 +77,7 @@ export function listRecords(
 /**
  * Returns one record, or the given properties of it.
  *
- * @throws {ApiError} 40401, 41000, 41200
+ * @throws {ApiError} 40401, 41000
  */
 export function readRecord(
   records: Records,

@@ -92,23 +92,23 @@ async function exportAll(settings: CommandSettings, to: string): Promise<void> {
     );
   }
   const parts = names.map((name) => join(to, `${name}.ndjson.part`));
+  const nameOf = (part: string) => part.slice(0, -".part".length);
   try {
     for (const [at, path] of parts.entries()) {
       const [name = "", collection] = [names[at], derived.get(names[at] ?? "")];
       const rows = tables.get(name)?.rows() ?? [];
       if (collection) await writeLines(path, collection, rows);
-      await print(
-        `${path.slice(0, -".part".length)}: ${rows.length} ${name}\n`,
-      );
+      await print(`${nameOf(path)}: ${rows.length} ${name}\n`);
     }
+    // At the end, as a part of the files would look complete.
+    for (const path of parts) await rename(path, nameOf(path));
   } catch (error) {
-    for (const each of created ? [created] : parts) {
+    const written = created ? [created] : [...parts, ...parts.map(nameOf)];
+    for (const each of written) {
       await rm(each, { recursive: true, force: true });
     }
     throw error;
   }
-  // At the end, as a part of the files would look complete.
-  for (const path of parts) await rename(path, path.slice(0, -".part".length));
 }
 
 /** Writes rows to a file, which is durable then. */

@@ -91,7 +91,7 @@ function withPreconditions(
   { records }: Resource,
   validators: ReturnType<typeof createValidators>,
 ): Operation {
-  const { collection, table } = records;
+  const { collection, store, table } = records;
   const { list } = GET;
   const unlessCurrent = (
     context: RequestContext,
@@ -107,11 +107,16 @@ function withPreconditions(
       const seq = row?.seq ?? Math.max(table.lastSeq, scope?.seq ?? 0);
       return { status: 304, headers: current, seq };
     }
+    // What they say must be durable too, although the list may be older.
+    const { seq: seen } = store;
     const add = (result: Result): Result => (
       { ...result, headers: [...current, ...result.headers] }
     );
     const result = read();
-    return result instanceof Promise ? result.then(add) : add(result);
+    return result instanceof Promise
+      ? result.then(add)
+        .then((added) => ({ ...added, seq: Math.max(added.seq, seen) }))
+      : add(result);
   };
   return {
     ...GET,

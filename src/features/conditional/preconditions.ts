@@ -69,8 +69,7 @@ export interface ConditionalRequest {
 
 /**
  * Returns the validators of the current representation as header fields: `ETag`
- * and its value, then `Last-Modified` and its value if it has a date. Called only
- * for a conditional request.
+ * and its value, then `Last-Modified` and its value if it has a date.
  */
 export type GetValidators = () => readonly string[];
 

@@ -216,7 +216,7 @@ async function importFiles(
   process.off("SIGINT", stopReading);
   const interrupt = () => void worker.stop();
   process.once("SIGINT", interrupt);
-  await worker.start();
+  if (!signal.aborted) await worker.start(); // or it was interrupted at the last moment
   const task = () => findTask(context, id);
   const endProgress = showProgress(() => {
     const { part = 0, byte = 0 } = task() ?? {};

@@ -36,7 +36,7 @@ const maxUnsyncedBytes = 8 << 20;
  * writes. Returns the file's name and the SHA-256 of the body once both the
  * bytes and the name survive power loss. Removes the file on any error.
  *
- * @throws {StoreError} disk-full; errors of the file system and of the body
+ * @throws {StoreError} disk-full, unusable; errors of the file system and of the body
  */
 export async function writeSpool(
   store: Store,
@@ -50,6 +50,7 @@ export async function writeSpool(
   let offset = 0;
   let unsynced = 0;
   try {
+    await refuseLink(folder);
     await files.makeFolder(folder);
     await writeAtomically(files, path, async (file) => {
       for await (const bytes of body) {
@@ -81,6 +82,16 @@ function noSpace(reason: string, cause?: unknown): StoreError {
   );
 }
 
+/** Throws a StoreError, unusable, if the folder is a link: what that leads to may belong to others. */
+async function refuseLink(folder: string): Promise<void> {
+  const stats = await lstat(folder).catch(() => undefined);
+  if (!stats?.isSymbolicLink()) return;
+  throw new StoreError(
+    "unusable",
+    `Cannot use ${folder}: it must be a folder, not a link. Nothing was changed`,
+  );
+}
+
 /**
  * Removes all spool files but those named: the others belong to requests that a
  * crash interrupted, or could not be removed earlier.
@@ -93,13 +104,7 @@ export async function removeOtherSpools(
 ): Promise<void> {
   const { files } = store.folder;
   const folder = dirname(pathOf(store, ""));
-  const stats = await lstat(folder).catch(() => undefined);
-  if (stats?.isSymbolicLink()) {
-    throw new StoreError(
-      "unusable",
-      `Cannot use ${folder}: it must be a folder, not a link: what it leads to may belong to others. Nothing was changed`,
-    );
-  }
+  await refuseLink(folder);
   const needed = names.map((name) => `${name}.spool`);
   const found = await files.list(folder).catch((error) => {
     if (errorCode(error) === "ENOENT") return [];

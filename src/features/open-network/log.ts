@@ -9,8 +9,8 @@ import type { RequestContext } from "../../api/request-context.ts";
 import type { ApiError } from "../../http/errors.ts";
 import type { LogFields } from "../../store/store.ts";
 
-/** The errors that are reported at the level `info`, besides failed sign-ins. */
-const auditedCodes: readonly number[] = [40300, 42900];
+/** The errors that are reported at the level `info`. */
+const auditedCodes: readonly number[] = [40101, 40300, 42900];
 
 /** Logs a response. */
 export function logResponse(
@@ -21,7 +21,8 @@ export function logResponse(
   },
 ): void {
   const { auditEvent, start, shared: { log } } = context;
-  const event = error === undefined || error.code === 40101
+  const isSignIn = error?.code === 40101 && auditEvent;
+  const event = error === undefined || isSignIn
     ? auditEvent
     : auditedCodes.includes(error.code)
     ? { message: error.message, fields: {} }

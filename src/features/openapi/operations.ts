@@ -9,6 +9,7 @@ import {
   signInForm,
 } from "../../api/accounts/authorizations.ts";
 import { password } from "../../api/accounts/users.ts";
+import { mayAccess } from "../../auth/access.ts";
 import type { Api } from "../../api/feature.ts";
 import {
   type Collection,
@@ -46,7 +47,7 @@ export function documentOperation(
 ): DocumentedOperation {
   const { docs = {} } = operation;
   const derive = kinds[kindOf(operation, place)];
-  const derived = derive?.(subjectOf(operation)) ?? { summary: "" };
+  const derived = derive?.(subjectOf(operation, place.api)) ?? { summary: "" };
   const named = `${place.method.replace("HEAD", "GET")} ${place.path}`;
   const own = named === "GET /" || named === "GET /v1"
     ? rootDocs(place.api)
@@ -141,9 +142,14 @@ const firstSignIn = {
 const signIn = { ...signInForm, singular: "sign in" };
 
 /** Returns the records that an operation is about. */
-function subjectOf({ resource, docs }: Operation) {
+function subjectOf(
+  { resource, docs }: Operation,
+  { declaration: { roles } }: Api,
+) {
   const { parent, records, only } = resource ?? {};
   const collection: Collection = records?.collection ?? signIn;
+  const { read, write } = collection.access;
+  const isShown = only || mayAccess(roles.grantsOf(write), read);
   const by = parent?.segment === collection.name
     ? ""
     : `, by ${parent?.property}`;
@@ -156,6 +162,8 @@ function subjectOf({ resource, docs }: Operation) {
     parentProperty: parent?.property,
     /** The status 409, if the collection has rules that a change can violate. */
     conflicts: collection.sideEffects ? [409] : [],
+    /** The response to a change by somebody who may not read the record. */
+    unseen: isShown ? {} : { 204: {} },
     only,
   };
 }
@@ -206,17 +214,23 @@ const kinds: Readonly<
       },
     },
   }),
-  PUT: ({ collection, ofParent, parentProperty, conflicts }) => ({
+  PUT: ({ collection, ofParent, parentProperty, conflicts, unseen }) => ({
     summary: `Replace ${withArticle(collection.singular)}${ofParent}`,
     body: createSchema(collection, [parentProperty, collection.secretName]),
     errors: conflicts,
-    responses: { 201: { record: collection, headers: ["Content-Location"] } },
+    responses: {
+      ...unseen,
+      201: { record: collection, headers: ["Content-Location"] },
+    },
   }),
-  PATCH: ({ collection, ofParent, only, conflicts }) => ({
+  PATCH: ({ collection, ofParent, only, conflicts, unseen }) => ({
     summary: `Change ${withArticle(collection.singular)}${ofParent}`,
     body: patchSchema(collection, only),
     errors: only ? [] : conflicts,
-    responses: { 201: { record: collection, headers: validators } },
+    responses: {
+      ...unseen,
+      201: { record: collection, headers: validators },
+    },
   }),
   DELETE: ({ collection: { singular, children }, ofParent, conflicts }) => ({
     summary: `Delete ${withArticle(singular)}${ofParent}`,

@@ -57,9 +57,8 @@ function folderOf({ read }: SettingReader): string {
       `PUBLIC needs a BASE_URL with a path such as /api/, because its files have the other URLs`,
     );
   }
-  const folder = realPathOf(PUBLIC);
-  const stats = statSync(folder, { throwIfNoEntry: false });
-  if (PUBLIC === "" || !stats?.isDirectory()) {
+  const folder = PUBLIC && findFolder(PUBLIC);
+  if (!folder) {
     throw new UsageError(`PUBLIC: ${PUBLIC || '""'} is not a folder`);
   }
   for (const [name, path] of Object.entries({ DATA_DIR, TLS_KEY })) {
@@ -72,6 +71,16 @@ function folderOf({ read }: SettingReader): string {
     }
   }
   return folder;
+}
+
+/** Returns the path of a folder without links; undefined if there is none. */
+function findFolder(path: string): string | undefined {
+  try {
+    const folder = realpathSync(path);
+    return statSync(folder).isDirectory() ? folder : undefined;
+  } catch { // it is not there, or its links form a circle
+    return undefined;
+  }
 }
 
 /** Returns a path without links, also of what is not there yet. */
