@@ -47,7 +47,7 @@ const ratchets: readonly [
   ["a server without features loads", 48_733, (path) => kernel.has(path)],
   [
     "everything but later features has",
-    165_790,
+    165_798,
     (path) => ![...laterFeatures.keys()].some((name) => isOf(name)(path)),
   ],
 ];

@@ -16,6 +16,7 @@ import * as marker from "../store/log/marker.ts";
 import { reserves } from "../store/reserves.ts";
 import { explainInvalid } from "../first-start.ts";
 import { print } from "./output.ts";
+import { foldText } from "../store/store.ts";
 import { readUndamagedStore, requireStore } from "./read.ts";
 
 export const commands: Commands = {
@@ -77,7 +78,7 @@ async function changePassword(
 ): Promise<void> {
   const { collection, store, table } = users;
   const plan = (hashes?: Values) => {
-    const [row] = table.find("username", name);
+    const [row] = table.find("username", foldText(name));
     if (row === undefined) {
       throw new CommandError(`there is no user ${JSON.stringify(name)}`);
     }

@@ -240,7 +240,10 @@ describe("signing in", () => {
       ["admin", "p".repeat(8000)],
     ];
     // A name is the same with a capital or a space.
-    const folded = { username: " Admin ", password: adminPassword };
+    const folded = {
+      username: " \uff21dmin\u200b ", // a full-width A
+      password: adminPassword,
+    };
     assert.equal((await signIn(folded)).status, 201);
     for (const [username, password] of pairs) {
       const answer = await signIn({ username, password });

@@ -5,7 +5,12 @@
 
 import type { Roles } from "../../auth/access.ts";
 import { verifyPassword } from "../../auth/passwords.ts";
-import { type Document, formatTime, type Store } from "../../store/store.ts";
+import {
+  type Document,
+  foldText,
+  formatTime,
+  type Store,
+} from "../../store/store.ts";
 import {
   type Declaration,
   deriveCollection,
@@ -91,7 +96,7 @@ export async function signIn(
   const { table, representation, store, now } = records;
   const values = validate(signInForm, body, { store, table });
   // As it is stored: a phone begins it with a capital, and may end it with a space.
-  const username = String(values["username"]).trim().toLowerCase();
+  const username = foldText(String(values["username"]));
   const password = String(values["password"]);
   const check = (beforeHash?: () => Promise<void>) =>
     checkPassword(store, { username, password }, context, beforeHash);
