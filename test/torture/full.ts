@@ -5,6 +5,8 @@ import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { openStore, type Store, StoreError } from "../../src/store/store.ts";
+import { FastWrites } from "../../src/store/log/fast-writes.ts";
+import * as marker from "../../src/store/log/marker.ts";
 import { FullDisk } from "../../src/store/full-disk.ts";
 import { tables } from "./scene.ts";
 
@@ -30,7 +32,10 @@ export async function fullDisk(base: string): Promise<string> {
   try {
     const folder = join(mount, "store");
     const open = () =>
-      openStore({ folder, tables, limits, fullDisk: FullDisk });
+      openStore({
+        ...{ folder, tables, limits, marker, fullDisk: FullDisk },
+        fastWrites: new FastWrites(),
+      });
     let store = await open();
     let last = await fill(store, 0);
     const first = last;
