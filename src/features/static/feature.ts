@@ -35,12 +35,12 @@ const settings = {
   },
 };
 
-/** What must not be among the files, and the path of the API, which alone counts here; config.ts checks the rest. */
-const any = { description: "", ...text };
+/** The settings of others that the folder must fit, as text; config.ts and the feature tls check them. */
+const asText = { description: "", ...text };
 const others = {
-  BASE_URL: any,
-  DATA_DIR: { ...any, default: "data/store" },
-  TLS_KEY: any,
+  BASE_URL: asText,
+  DATA_DIR: { ...asText, default: "data/store" },
+  TLS_KEY: asText,
 };
 
 /**
@@ -62,9 +62,10 @@ function folderOf({ read }: SettingReader): string {
     throw new UsageError(`PUBLIC: ${PUBLIC || '""'} is not a folder`);
   }
   for (const [name, path] of Object.entries({ DATA_DIR, TLS_KEY })) {
-    const secret = path && realPathOf(path);
-    const isShown = secret && isWithin(secret, folder);
-    if (isShown || name === "DATA_DIR" && isWithin(folder, secret ?? "")) {
+    if (path === undefined) continue;
+    const secret = realPathOf(path);
+    // A front end within the data folder could be one of its damaged copies.
+    if (isWithin(secret, folder) || isWithin(folder, secret)) {
       throw new UsageError(
         `PUBLIC: ${PUBLIC} would show ${name}, ${path}, to everybody: choose folders that do not hold each other`,
       );

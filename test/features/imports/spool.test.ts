@@ -352,10 +352,12 @@ test("a link in place of the folder of spool files is refused, and nothing behin
   await mkdir(other);
   await writeFile(join(other, "precious.spool"), "of another server");
   await symlink(other, join(store.folder.folder, "spool"));
-  await assert.rejects(removeOtherSpools(store, []), {
+  const refusal = {
     code: "unusable",
     message: /must be a folder, not a link/,
-  });
+  };
+  await assert.rejects(removeOtherSpools(store, []), refusal);
+  await assert.rejects(spool(store, "line\n"), refusal);
   assert.deepEqual(await readdir(other), ["precious.spool"]);
 });
 

@@ -255,6 +255,12 @@ test("neither the data folder nor a key is among the files, whatever their paths
   await mkdir(join(site, "made"), { recursive: true });
   await writeFile(join(site, "key.pem"), "");
   await symlink(site, join(folder, "link"));
+  await symlink(join(folder, "circle"), join(folder, "circle"));
+  const circular = await runHere(["serve", "--port", "0"], {
+    env: { PUBLIC: join(folder, "circle"), BASE_URL: "/api/" },
+  });
+  assert.equal(circular.code, 2, circular.stderr);
+  assert.match(circular.stderr, /PUBLIC: \S+circle is not a folder/);
   const refused: readonly Readonly<Record<string, string>>[] = [
     { DATA_DIR: join(site, "made") },
     { DATA_DIR: join(site, "not", "yet") },
