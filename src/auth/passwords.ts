@@ -21,7 +21,7 @@ const saltBytes = 16;
 /** Two of Node's four worker threads stay free for the file system. */
 const maxConcurrentHashes = 2;
 
-/** How many are being computed, and what begins those that wait, the first one first. */
+/** The number of hashes that are being computed, and the functions that begin the others, the first one first. */
 let running = 0;
 const waiting: (() => void)[] = [];
 

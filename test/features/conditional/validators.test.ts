@@ -5,7 +5,18 @@
 
 import { strict as assert } from "node:assert";
 import { after, before, describe, test } from "node:test";
+import type { Api } from "../../../src/api/feature.ts";
+import { collectionMethods } from "../../../src/api/operations.ts";
+import { recordsOf } from "../../../src/api/records/local.ts";
+import type { Select } from "../../../src/api/request-context.ts";
+import { tablesOf } from "../../../src/api/routes.ts";
+import { createReader } from "../../../src/cli/command-line.ts";
+import { feature } from "../../../src/features/conditional/feature.ts";
+import { openStore } from "../../../src/store/store.ts";
 import { startApplication } from "../../application.ts";
+import { sample } from "../../collections.ts";
+import { operatorContext } from "../../operator.ts";
+import { folderFor } from "../../store/support.ts";
 import { assertError, type Server, signInNew, start } from "../../harness.ts";
 import { seed } from "../../seed.ts";
 
@@ -315,4 +326,28 @@ test("two histories of a record have different validators, though its times are 
     return headers.get("etag");
   }));
   assert.equal(new Set(etags).size, changed.length, etags.join());
+});
+
+test("a list that waits is sent once all that its validator tells of is durable", async (t) => {
+  const folder = await folderFor(t);
+  const store = await openStore({ folder, tables: tablesOf(sample, []) });
+  t.after(() => store.close());
+  const zoo = { id: 1, name: "Artis" };
+  await store.commit([["put", "zoos", zoo]], 0);
+  const { lastSeq } = store.table("zoos");
+  await store.commit([["put", "animals", { id: 1, zoo_id: 1 }]], 0);
+  const records = recordsOf(store, sample, "zoos");
+  const base = { origin: "", path: "/" };
+  const settings = createReader(new Map(), {});
+  const api = { store, base, settings, now: Date.now } as unknown as Api;
+  const { extend } = feature.open(api) ?? {};
+  const { GET } = extend?.(collectionMethods({ records })) ?? {};
+  // Found only after a wait, as in a large collection.
+  const select: Select = (_query, { table, use }) =>
+    Promise.resolve().then(() => use({ rows: table.rows(), total: 1 }));
+  const context = operatorContext({ method: "GET", related: [] }, { select });
+  const result = await GET?.run(context, GET.parse?.(new Map()), {});
+  assert.equal(result?.status, 200);
+  assert.ok(lastSeq < store.seq);
+  assert.equal(result?.seq, store.seq);
 });
