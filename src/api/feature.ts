@@ -131,6 +131,8 @@ export interface SingleHooks extends RequestHooks<RequestContext> {
   readonly beforeJudging?: (
     context: RequestContext,
   ) => Promise<undefined> | undefined;
+  /** Returns a response whose long content is sent in parts. */
+  readonly toParts?: (response: Response) => Response;
   /** Waits until a result is durable; returns true if the request must be judged again. Only src/etcd has it. */
   readonly beforeSending?: (
     context: RequestContext,

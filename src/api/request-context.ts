@@ -11,7 +11,6 @@ import {
   defaultMaxBodyBytes,
   readBody,
 } from "../http/body.ts";
-import { networkOf } from "../http/client-address.ts";
 import type { IncomingRequest, OutgoingResponse } from "../http/connection.ts";
 import { requestId } from "../http/server.ts";
 import type { Actor } from "../auth/access.ts";
@@ -57,7 +56,7 @@ export class RequestContext implements Requester {
   readonly target: string;
   readonly headers: IncomingRequest["headers"];
   readonly id: string;
-  /** The client that sent it: an IPv4 address, or the first 64 bits of an IPv6 address. */
+  /** The client that sent it, in limits and in the log: the address of its connection, unless a feature says otherwise. */
   readonly client: string;
   /** When it began: a `performance.now()` value, meaningful only as a difference. */
   readonly start = performance.now();
@@ -90,7 +89,7 @@ export class RequestContext implements Requester {
     this.headers = headers;
     this.id = requestId(headers["x-request-id"]);
     const { remoteAddress: peer = "" } = socket;
-    this.client = networkOf(shared.hooks.findClient?.(peer, headers) ?? peer);
+    this.client = shared.hooks.findClient?.(peer, headers) ?? peer;
     this.shared = shared;
   }
 

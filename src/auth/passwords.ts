@@ -1,7 +1,8 @@
 /**
  * Hashes passwords with scrypt (RFC 7914). The parameters are stored with each hash,
  * so that they can be raised later without asking anyone for a new password. Hashing
- * is slow and uses much memory on purpose: at most two hashes are computed at a time.
+ * is slow and uses much memory on purpose: Node.js computes at most four hashes at a
+ * time, and with the feature open-network two.
  */
 
 import { Buffer } from "node:buffer";
@@ -18,25 +19,18 @@ export const hashParameters = { N: 16384, r: 8, p: 5 };
 const keyBytes = 32;
 const saltBytes = 16;
 
-/** Two of Node's four worker threads stay free for the file system. */
-const maxConcurrentHashes = 2;
-
-/** The number of hashes that are being computed, and the functions that begin the others, the first one first. */
-let running = 0;
-const waiting: (() => void)[] = [];
-
 /**
  * Hashes a password, in the form NFKC, as keyboards differ in the characters that
  * they compose (NIST SP 800-63B section 5.1.1.2); the result is `scrypt$N$r$p$salt$hash` with base64url parts.
  *
- * @throws the reason of the requester's signal, or {OverloadedError}
+ * @throws the reason of the requester's signal, or {OverloadedError}, of a turn
  */
 export async function hashPassword(
   password: string,
   requester: Requester,
 ): Promise<string> {
   const salt = randomBytes(saltBytes);
-  const key = await compute(
+  const key = await inTurn(
     requester,
     () => deriveKey(password.normalize("NFKC"), salt, hashParameters),
   );
@@ -65,7 +59,7 @@ export async function verifyPassword(
   }
   // A hash of version 0.1 is of the password as it was typed.
   const forms = new Set([password.normalize("NFKC"), password]);
-  return await compute(requester, async () => {
+  return await inTurn(requester, async () => {
     await beforeHash();
     const parameters = { N: Number(N), r: Number(r), p: Number(p) };
     let isRight = false;
@@ -77,21 +71,9 @@ export async function verifyPassword(
   });
 }
 
-/** Computes hashes in the turn of the requester, and at most two at a time. */
-function compute<T>(requester: Requester, work: () => Promise<T>): Promise<T> {
-  const limited = async () => {
-    if (running < maxConcurrentHashes) running++;
-    else await new Promise<void>((resolve) => waiting.push(resolve));
-    try {
-      requester.signal.throwIfAborted(); // nobody waits for it any more
-      return await work();
-    } finally {
-      const next = waiting.shift();
-      if (next) next();
-      else running--;
-    }
-  };
-  return requester.turns?.hash.run(requester, limited) ?? limited();
+/** Runs work in the turn of the requester, if a feature shares turns. */
+function inTurn<T>(requester: Requester, work: () => Promise<T>): Promise<T> {
+  return requester.turns?.hash.run(requester, work) ?? work();
 }
 
 function formatHash(salt: Buffer, key: Buffer): string {

@@ -40,9 +40,6 @@ export const defaultLimits = {
 
 export type ServerLimits = Readonly<typeof defaultLimits>;
 
-/** A longer response is written in parts, to distinguish a client that reads it slowly from one that does not read. */
-export const maxWriteBytes = 64 * 1024;
-
 /** How many waiting responses are sent per turn of the event loop. */
 const maxResponsesPerTurn = 64;
 
@@ -191,8 +188,10 @@ export interface Response {
   readonly error?: ApiError;
   /** The media type of the content; JSON by default. */
   readonly type?: string | undefined;
-  /** Instead of `body`: generates parts as fast as the client reads them; `return` is called if it disconnects. */
-  readonly stream?: (() => AsyncIterable<string | Uint8Array>) | undefined;
+  /** Instead of `body`, or the same in parts: generates them as fast as the client reads; `return` is called if it disconnects. */
+  readonly stream?:
+    | (() => AsyncIterable<string | Uint8Array> | Iterable<Uint8Array>)
+    | undefined;
   /** Instead of `body`: writes as long as the connection lasts, and settles when it closes. */
   readonly live?: ((to: Writable) => Promise<void>) | undefined;
 }
@@ -213,7 +212,7 @@ export function send(
   const { method, httpVersion, headers } = request;
   const { server, socket, pending } = connection;
   if (!socket.writable) return; // nothing would end what began here
-  const hasNoLength = stream ?? live;
+  const hasNoLength = body === undefined && (stream ?? live);
   if (body !== undefined || hasNoLength) fields.push("Content-Type", type);
   // Without a length node:http sends chunks. Neither 204 nor 304 has one.
   if (!hasNoLength && status !== 204 && status !== 304) {
@@ -240,18 +239,9 @@ export function send(
     response.isLive = true;
     connection.closeAfterFirst(); // requests after it are never handled
     live(response).catch(() => response.destroy());
-  } else if (stream || (body && body.length > maxWriteBytes)) {
-    pipeline(stream ?? partsOf(body ?? ""), response)
-      .catch(() => response.destroy());
+  } else if (stream) {
+    pipeline(stream, response).catch(() => response.destroy());
   } else sendAtEndOfTurn(response);
-}
-
-/** Yields the parts of a long response. */
-function* partsOf(body: string | Uint8Array): Generator<Uint8Array> {
-  const bytes = typeof body === "string" ? Buffer.from(body) : body;
-  for (let at = 0; at < bytes.length; at += maxWriteBytes) {
-    yield bytes.subarray(at, at + maxWriteBytes);
-  }
 }
 
 /** Receives and drops a body that nobody reads, up to a limit. */

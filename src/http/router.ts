@@ -3,19 +3,10 @@
  * id. The router does not know how a route responds.
  */
 
-import { isIPv6 } from "node:net";
 import { ApiError } from "./errors.ts";
 
 /** The longest request target. */
 const maxUrlBytes = 8 * 1024;
-
-/** Returns whether a text is a host name or IP address, with or without a port (RFC 3986 section 3.2). */
-export function isAuthority(text: string): boolean {
-  const isForm = /^(?:(?:[\w.~-]|%[\da-f]{2})+|\[[\da-f:.]+\])(?::\d{0,5})?$/i
-    .test(text);
-  const isName = !text.startsWith("[");
-  return isForm && (isName || isIPv6(text.slice(1, text.indexOf("]"))));
-}
 
 /**
  * Parses a request target in origin-form or absolute-form (RFC 9112 sections 3.2.1
@@ -27,12 +18,8 @@ export function isAuthority(text: string): boolean {
  */
 export function parseTarget(target: string) {
   if (target.length > maxUrlBytes) throw new ApiError(41400);
-  let rest = target;
-  if (!target.startsWith("/")) {
-    const [, authority = "", path = ""] =
-      /^https?:\/\/([^/?#]*)\/?(.*)$/i.exec(target) ?? [];
-    rest = isAuthority(authority) ? `/${path}` : "";
-  }
+  // A complete URL may lack the slash after its authority.
+  const rest = target.replace(/^https?:\/\/[^/?#]+\/?/i, "/");
   const [, path, query = ""] = /^(\/[^?#]*)(?:\?([^#]*))?$/.exec(rest) ?? [];
   if (path !== undefined) return { path, query };
   throw new ApiError(

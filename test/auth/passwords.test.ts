@@ -2,10 +2,11 @@ import { strict as assert } from "node:assert";
 import { Buffer } from "node:buffer";
 import crypto from "node:crypto";
 import { syncBuiltinESMExports } from "node:module";
-import { test, type TestContext } from "node:test";
+import { test } from "node:test";
 import { hashPassword, verifyPassword } from "../../src/auth/passwords.ts";
 import { isPasswordHash } from "../../src/api/records/imported.ts";
-import { background, visitor } from "../requester.ts";
+import { cheapHashes } from "../cheap-hashes.ts";
+import { background } from "../requester.ts";
 
 test("a hash contains its parameters but not the password, and matches no other", async () => {
   const [one, two] = await Promise.all([
@@ -95,54 +96,6 @@ test("a password is hashed only after a last check, which may refuse it", async 
     /refused/,
   );
   assert.equal(count.most, 0);
-});
-
-/** Lowers the cost of each hash, which some tests do not need, and counts those that run. */
-function cheapHashes(t: TestContext): { most: number; total: number } {
-  const { scrypt } = crypto;
-  const count = { running: 0, most: 0, total: 0 };
-  const hash = (...args: Parameters<typeof scrypt>) => {
-    const [password, salt, length, , done] = args;
-    count.running++;
-    count.total++;
-    count.most = Math.max(count.most, count.running);
-    const cost = { N: 16, r: 1, p: 1 };
-    scrypt(password, salt, length, cost, (error, key) => {
-      count.running--;
-      done(error, key);
-    });
-  };
-  t.mock.method(crypto, "scrypt", hash);
-  syncBuiltinESMExports();
-  t.after(() => {
-    t.mock.restoreAll();
-    syncBuiltinESMExports();
-  });
-  return count;
-}
-
-test("at most two hashes are computed at a time, so files need not wait", async (t) => {
-  // Node.js has four threads for hashes and files: two stay free for the
-  // store's files.
-  const count = cheapHashes(t);
-  await Promise.all(
-    Array.from({ length: 8 }, () => hashPassword("x", background)),
-  );
-  assert.equal(count.most, 2);
-});
-
-test("any number of hashes wait, but none whose client has disconnected", async (t) => {
-  const count = cheapHashes(t);
-  const leaver = visitor();
-  const hashes = Array.from(
-    { length: 60 },
-    () => hashPassword("x", background),
-  );
-  const left = verifyPassword("x", undefined, leaver);
-  leaver.leave();
-  await assert.rejects(left, /has left/);
-  assert.equal(new Set(await Promise.all(hashes)).size, 60);
-  assert.equal(count.total, 60);
 });
 
 test("a password is the same however a keyboard composes it, and a hash of the typed form stays valid", async (t) => {

@@ -67,6 +67,10 @@ describe("the header of a request", () => {
       "GET /v1 HTTP/1.1\r\nHost: [:::::]\r\n\r\n",
       40000,
     ],
+    ["half an address in the target", get("http://[/v1"), 40000],
+    ["a user in the target", get("http://u@a/v1"), 40000],
+    ["half an escape in the target", get("http://%zz/v1"), 40000],
+    ["no IPv6 address in the target", get("http://[:::::]/v1"), 40000],
     ["no Host", "GET /v1 HTTP/1.1\r\n\r\n", 40000],
     [
       "a repeated field",

@@ -2,9 +2,11 @@
 
 import type { OperationDocs, RouteParts } from "../operation.ts";
 import { Buffer } from "node:buffer";
-import { maxWriteBytes } from "../../http/connection.ts";
 import type { JsonSchema } from "../declaration/properties.ts";
 import type { Result } from "../request-context.ts";
+
+/** The longest text that is encoded for each response. */
+const maxTextLength = 64 * 1024;
 
 /**
  * Returns the route of a text, JSON by default, that stays the same while the
@@ -30,8 +32,8 @@ export function textRoute({ make, schema, type, ...docs }:
         },
         run: (context) => {
           cached ??= Promise.resolve(make()).then((text) =>
-            // Encoded once for all, it takes no memory while a client reads it.
-            text.length > maxWriteBytes ? Buffer.from(text) : text
+            // Encoded once for all, a long one takes no memory while a client reads it.
+            text.length > maxTextLength ? Buffer.from(text) : text
           );
           return context.afterWaiting(
             cached,

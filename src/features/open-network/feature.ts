@@ -1,22 +1,24 @@
 /**
  * What a server needs where strangers reach it: it refuses what a proxy could
  * interpret differently, limits how fast passwords can be guessed, logs who does
- * what, sends long lists only as they are read, and shares the connections, and
+ * what, sends long responses in parts, and shares the connections, and
  * the turns of what takes long, among its clients. Who may do what is decided
  * without it.
  */
 
 import { Turns } from "../../admission.ts";
 import type { Feature } from "../../api/feature.ts";
+import { networkOf } from "../../http/client-address.ts";
 import { auditSignIns, auditUsers } from "./audit.ts";
 import { guardConnections } from "./connections.ts";
-import { withParts } from "./lists.ts";
+import { toParts, withParts } from "./lists.ts";
 import { logResponse } from "./log.ts";
 import { checkMessage } from "./message.ts";
 import { createSignInLimiter } from "./sign-ins.ts";
 
-const turns = {
-  /** As many as are computed at a time. */
+/** The turns of what takes long. */
+export const turns = {
+  /** Two of the four threads of Node.js stay free for the files of the store. */
   hash: new Turns(2),
   /** The large bodies that are received, so that they do not fill the memory; at most half of them are of one client. */
   body: new Turns(16, 8),
@@ -25,7 +27,9 @@ const turns = {
 export const feature: Feature = {
   open: ({ now, store }) => ({
     extend: ({ GET, ...others }) => GET && { GET: withParts(GET), ...others },
+    findClient: networkOf,
     checkMessage,
+    toParts,
     turns,
     onChange: auditUsers,
     limitSignIns: auditSignIns(store, createSignInLimiter(now)),

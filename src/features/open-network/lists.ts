@@ -1,12 +1,16 @@
-/** Long lists in parts, which take memory only as their clients read them. */
+/**
+ * Long responses in parts, so that a client that reads one slowly is told from one
+ * that does not read; long lists take memory only as their clients read them.
+ */
 
 import { Buffer } from "node:buffer";
 import type { Operation } from "../../api/operation.ts";
 import type { ShowList } from "../../api/records/reading.ts";
 import type { Representation } from "../../api/representation.ts";
+import type { Response } from "../../http/connection.ts";
 import type { Row } from "../../store/store.ts";
 
-/** The length from which a list is sent in parts, and of these parts, in characters. */
+/** The length from which a response is sent in parts, and of these parts, in characters or bytes. */
 const partLength = 1 << 16;
 
 /** Returns the GET of a list so that it sends a long one in parts, unless it exports, which does so anyway. */
@@ -49,4 +53,20 @@ async function* inParts(
     await new Promise((resolve) => setImmediate(resolve));
   }
   yield Buffer.from(`${text}]`);
+}
+
+/** Returns a response whose content is sent in parts if it is long. */
+export function toParts(response: Response): Response {
+  const { body = "", stream } = response;
+  return stream || body.length <= partLength
+    ? response
+    : { ...response, stream: () => partsOf(body) };
+}
+
+/** Yields the parts of some content. */
+function* partsOf(body: string | Uint8Array): Generator<Uint8Array> {
+  const bytes = typeof body === "string" ? Buffer.from(body) : body;
+  for (let at = 0; at < bytes.length; at += partLength) {
+    yield bytes.subarray(at, at + partLength);
+  }
 }

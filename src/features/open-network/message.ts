@@ -3,9 +3,9 @@
  * servers could interpret it differently, or this server does not support it.
  */
 
+import { isIPv6 } from "node:net";
 import type { IncomingRequest } from "../../http/connection.ts";
 import { ApiError } from "../../http/errors.ts";
-import { isAuthority } from "../../http/router.ts";
 
 /** The most header fields of a request. */
 const maxFields = 64;
@@ -27,7 +27,7 @@ const singleFields = [
  * @throws {ApiError} 40000, 41700, 43100, 50100
  */
 export function checkMessage(request: IncomingRequest): void {
-  const { httpVersion, rawHeaders, headers } = request;
+  const { httpVersion, rawHeaders, headers, url = "" } = request;
   if (!httpVersion.startsWith("1.")) { // RFC 9110 section 2.5
     throw new ApiError(
       40000,
@@ -58,6 +58,13 @@ export function checkMessage(request: IncomingRequest): void {
       "A request must have a Host field: a host name or IP address, with or without a port.",
     );
   }
+  const [, authority] = /^https?:\/\/([^/?#]*)/i.exec(url) ?? []; // RFC 9112 section 3.2.2
+  if (authority !== undefined && !isAuthority(authority)) {
+    throw new ApiError(
+      40000,
+      "The request target must be a path, or a URL with a host name or IP address, with or without a port.",
+    );
+  }
   const isHttp10 = httpVersion === "1.0";
   const isChunked = coding?.toLowerCase() === "chunked";
   if (coding !== undefined && (isHttp10 || !isChunked)) { // RFC 9112 section 6.1
@@ -70,4 +77,12 @@ export function checkMessage(request: IncomingRequest): void {
   const isExpected = expect === undefined || httpVersion === "1.0" ||
     expect.toLowerCase() === "100-continue";
   if (!isExpected) throw new ApiError(41700);
+}
+
+/** Returns whether a text is a host name or IP address, with or without a port (RFC 3986 section 3.2). */
+function isAuthority(text: string): boolean {
+  const isForm = /^(?:(?:[\w.~-]|%[\da-f]{2})+|\[[\da-f:.]+\])(?::\d{0,5})?$/i
+    .test(text);
+  const isName = !text.startsWith("[");
+  return isForm && (isName || isIPv6(text.slice(1, text.indexOf("]"))));
 }

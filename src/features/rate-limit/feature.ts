@@ -6,6 +6,7 @@
 
 import type { Feature } from "../../api/feature.ts";
 import { numberUpTo } from "../../api/settings/setting.ts";
+import { networkOf } from "../../http/client-address.ts";
 import { RateLimiter, windowMs } from "../../api/accounts/rate-limit.ts";
 
 const settings = {
@@ -26,6 +27,7 @@ export const feature: Feature = {
     /** How much was used with each request in progress, which is counted once. */
     const counts = new WeakMap<object, number>();
     return {
+      findClient: networkOf,
       checkQuota(request) {
         if (counts.has(request)) return; // it is judged again
         const [url] = request.target.split("?", 1);

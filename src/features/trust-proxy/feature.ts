@@ -116,7 +116,8 @@ export const feature: Feature = {
     const { TRUST_PROXY: networks = [] } = read(settings);
     const proxies = toBlockList(networks);
     return {
-      findClient: (peer, headers) => clientOf(peer, headers, proxies),
+      findClient: (peer, headers) =>
+        networkOf(clientOf(peer, headers, proxies)),
     };
   },
 };

@@ -6,6 +6,7 @@ import { connect, type Socket } from "node:net";
 import process from "node:process";
 import { describe, test } from "node:test";
 import { guardConnections } from "../../../src/features/open-network/connections.ts";
+import { toParts } from "../../../src/features/open-network/lists.ts";
 import {
   progressOf,
   type ReadLimits,
@@ -182,7 +183,7 @@ describe("a connection", () => {
   test("is closed if it holds most of too much that waits, and reads nothing; never while it reads", async () => {
     const closed: Promise<unknown>[] = [];
     const listener = await serveResponse(
-      { body: large },
+      toParts({ status: 200, headers: [], body: large }),
       { maxUnreadBytes: 1.5 * large.length, unreadTimeoutMs: 2000 },
       (outgoing) => closed.push(once(outgoing, "close")),
     );
