@@ -10,7 +10,6 @@ import {
 import type { Feature } from "./api/feature.ts";
 import { collectionsOf, tablesOf } from "./api/routes.ts";
 import { CommandError } from "./usage.ts";
-import { removeChangedPassword } from "./first-start.ts";
 import { readFolderMode } from "./store/log/files.ts";
 import { openStore, type Store, type StoreOptions } from "./store/store.ts";
 
@@ -56,7 +55,6 @@ export async function openDataFolder(
     throw error;
   }
   shared?.suspendOnOtherDeclaration(store, declarationTable);
-  removeChangedPassword(store, folder);
   return store;
 }
 

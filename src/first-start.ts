@@ -14,7 +14,7 @@ import { createUser } from "./api/operator.ts";
 import { CommandError } from "./usage.ts";
 import { ApiError } from "./http/errors.ts";
 import { readSmallFile, realFiles, writeSmallFile } from "./store/log/files.ts";
-import type { Json, Logger, Store } from "./store/store.ts";
+import type { Logger, Store } from "./store/store.ts";
 
 /** The file with the random password of the first admin, which exists until that password is changed. */
 const passwordFile = "admin-password";
@@ -76,7 +76,7 @@ export async function createFirstAdmin(
   } catch (error) {
     if (!exists()) throw error;
     // Another server was first.
-    if (isWritten) await realFiles.remove(path);
+    if (isWritten) await removePasswordFile(DATA_DIR);
     return;
   }
   const message = "created user admin";
@@ -87,24 +87,25 @@ export async function createFirstAdmin(
   }
 }
 
-/** Removes the file with the password of the first admin as soon as a new password is durable. */
+export function removePasswordFile(folder: string): Promise<void> {
+  return realFiles.remove(join(folder, passwordFile));
+}
+
+/** Removes that file as soon as another password, or the deletion of that user, is durable. */
 export function removeChangedPassword(store: Store, folder: string): void {
-  const admins = store.table("users");
-  let password: Json | undefined;
-  admins.listeners.add((before, after) => {
-    const old = before?.document["password"];
-    const isFirst = before?.document["username"] === "admin";
-    if (!isFirst || after?.document["password"] === old) return;
-    password ??= old;
-    queueMicrotask(() =>
-      store.onDurable(store.seq, () => {
-        // Unless the change was rolled back.
-        const { id } = before.document;
-        if (admins.get(id)?.document["password"] === password) return;
-        realFiles.remove(join(folder, passwordFile)).catch(() => {});
-      })
-    );
-  });
+  const users = store.table("users");
+  const [first] = users.find("username", "admin");
+  if (!first) return;
+  const { id, password } = first.document;
+  const removeIfChanged = () => {
+    const row = users.get(id);
+    const seq = row?.seq ?? users.lastSeq;
+    const isSame = row?.document["password"] === password;
+    if (isSame || seq > store.durableSeq) return;
+    store.advanceListeners.delete(removeIfChanged);
+    removePasswordFile(folder).catch(() => {});
+  };
+  store.advanceListeners.add(removeIfChanged);
 }
 
 /** Waits for a change by the operator, and reports failed validation in one line. */

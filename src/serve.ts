@@ -12,11 +12,15 @@ import { Application } from "./app.ts";
 import { TokenSigner } from "./auth/jwt.ts";
 import { type Config, featureSettings, settings } from "./config.ts";
 import { openDataFolder } from "./data-folder.ts";
-import { createFirstAdmin, loadSecret } from "./first-start.ts";
+import {
+  createFirstAdmin,
+  loadSecret,
+  removeChangedPassword,
+} from "./first-start.ts";
 import type { OutgoingResponse } from "./http/connection.ts";
-import { type Handler, listen } from "./http/server.ts";
+import { listen } from "./http/server.ts";
 import { createLogger } from "./log.ts";
-import type { Store } from "./store/store.ts";
+import { countRecords, type Store } from "./store/store.ts";
 import { CommandError, UsageError } from "./usage.ts";
 
 /** How long the requests in flight may take at shutdown. */
@@ -59,8 +63,10 @@ async function serve(options: CommandSettings): Promise<void> {
   });
   const closing = [() => store.close()]; // undoes each step, the last one first
   try {
-    const hasSeed = config.SEED !== undefined || flags.has("sample");
-    if (hasSeed) await seed(store, declaration, config);
+    if (config.SEED !== undefined || flags.has("sample")) {
+      const { loadSeed } = await import("./first-seed.ts"); // few have one
+      await loadSeed(store, declaration, config);
+    }
     const secrets = config.JWT_SECRET ??
       await (shared?.loadSharedSecret(store) ?? loadSecret(dataDir));
     const application = new Application({
@@ -75,19 +81,16 @@ async function serve(options: CommandSettings): Promise<void> {
     });
     closing.unshift(() => application.stop());
     await application.start();
-    const early: OutgoingResponse[] = [];
-    let handle: Handler = (response) => void early.push(response);
-    const all = { ...application.hooks, host, port };
-    const listener = await listen((response) => handle(response), all)
-      .catch((cause) => {
-        const text = `cannot listen on ${host} port ${port}`;
-        throw new CommandError(text, { cause });
-      });
-    closing.unshift(() => listener.close(graceMs, announceMs));
-    // A port in use must not cost a password that is shown once.
+    // Before anybody can sign in.
     await createFirstAdmin(store, { declaration, ...config }, output);
-    handle = (response) => application.handle(response);
-    early.forEach(handle);
+    removeChangedPassword(store, dataDir);
+    const all = { ...application.hooks, host, port };
+    const handle = (response: OutgoingResponse) => application.handle(response);
+    const listener = await listen(handle, all).catch((cause) => {
+      const text = `cannot listen on ${host} port ${port}`;
+      throw new CommandError(text, { cause });
+    });
+    closing.unshift(() => listener.close(graceMs, announceMs));
     const stopped = stopSignal();
     const hint = `the data is in ${etcd ? "etcd" : resolve(dataDir)}`;
     if (isForPeople) print("info", `${hint}; Ctrl-C stops the server`);
@@ -98,16 +101,6 @@ async function serve(options: CommandSettings): Promise<void> {
     for (const close of closing) await close();
   }
   log("info", "stopped");
-}
-
-/** Loads a seed. Few starts have one, so its code is imported late. */
-async function seed(
-  store: Store,
-  declaration: ApiDeclaration,
-  config: Config,
-): Promise<void> {
-  const { loadSeed } = await import("./first-seed.ts");
-  await loadSeed(store, declaration, config);
 }
 
 /**
@@ -170,8 +163,6 @@ function describeUrls(
 /** Describes the process, its Node.js and its memory. */
 function describeProcess({ memory, tables }: Store): string {
   const { pid, version } = process;
-  let records = 0;
-  for (const { size } of tables.values()) records += size;
   return `as process ${pid} on Node.js ${version}` +
-    `; ${records} records${memory?.description ?? ""}`;
+    `; ${countRecords(tables)} records${memory?.description ?? ""}`;
 }

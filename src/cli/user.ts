@@ -14,7 +14,7 @@ import { openDataFolder } from "../data-folder.ts";
 import "../store/memory/exchange.ts";
 import * as marker from "../store/log/marker.ts";
 import { reserves } from "../store/reserves.ts";
-import { explainInvalid } from "../first-start.ts";
+import { explainInvalid, removePasswordFile } from "../first-start.ts";
 import { print } from "./output.ts";
 import { foldText } from "../store/store.ts";
 import { readUndamagedStore, requireStore } from "./read.ts";
@@ -58,6 +58,7 @@ async function userCommand(
     } else {
       const users = recordsOf(store, declaration, "users");
       await explainInvalid(changePassword(users, name, password));
+      if (foldText(name) === "admin") await removePasswordFile(dataDir);
       await print(`changed the password of ${name}, and ended all sign-ins\n`);
     }
   } finally {
