@@ -229,7 +229,7 @@ export class Application {
     const shown = { status, fields, error: result.error };
     for (const listen of this.#listeners) listen(context, shown);
     fields.push("X-Request-Id", id);
-    send(response, final, fields);
+    send(response, this.hooks.toParts?.(final) ?? final, fields);
   }
 }
 
@@ -345,13 +345,7 @@ function toApiError(error: unknown): ApiError {
   const name = errorCode(error);
   const code = unavailable.get(name) ?? 50000;
   if (code !== 50302) return new ApiError(code);
-  return new ApiError(
-    code,
-    /^E[MN]FILE$/.test(name)
-      ? "Too many files are open: try again later."
-      : name === "unreachable" // its text names other machines
-      ? "The server cannot reach its store; nothing was changed: try again later."
-      : errorText(error),
-    { headers: ["Retry-After", "1"] },
-  );
+  // Any other text could name files or other machines.
+  const message = name === "overloaded" ? errorText(error) : undefined;
+  return new ApiError(code, message, { headers: ["Retry-After", "1"] });
 }

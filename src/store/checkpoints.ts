@@ -8,9 +8,6 @@ import type { LogWriter } from "./log/writer.ts";
 import type { Logger, StoreLimits } from "./options.ts";
 import type { FolderScan } from "./recovery/scan.ts";
 
-/** The longest delay after which a failed checkpoint is tried again. */
-const maxRetryMs = 300_000;
-
 /** The context that all parts of an open store share. */
 export interface StoreContext {
   readonly folder: StoreFolder;
@@ -35,7 +32,7 @@ interface SpaceCheck {
  * One is due when the log has grown longer than the last snapshot and, if that
  * is predicted, than the next one. Transactions continue meanwhile. A
  * checkpoint that fails is dropped: the log continues, and the next attempt
- * follows after a delay that doubles each time.
+ * follows some minutes later.
  */
 export class Checkpoints {
   readonly #context: StoreContext;
@@ -44,7 +41,6 @@ export class Checkpoints {
   #running: Promise<void> | undefined;
   /** When to try again, if the last one has failed. */
   #retryAt: number | undefined;
-  #failures = 0;
 
   constructor(
     context: StoreContext,
@@ -71,8 +67,7 @@ export class Checkpoints {
   run(): Promise<void> {
     return this.#running ??= this.#write().catch((error) => {
       const { closing, limits, log } = this.#context;
-      const delayMs = limits.retryMs * 2 ** ++this.#failures;
-      this.#retryAt = performance.now() + Math.min(delayMs, maxRetryMs);
+      this.#retryAt = performance.now() + limits.checkpointRetryMs;
       if (!closing.signal.aborted) {
         log("error", `Cannot write a snapshot: ${errorText(error)}`);
       }
@@ -99,7 +94,6 @@ export class Checkpoints {
     log("info", "Wrote a snapshot", { generation, seq, bytes });
     await removeBefore(folder, previous);
     this.#retryAt = undefined;
-    this.#failures = 0;
   }
 
   /** Waits for the checkpoint that is being written, which ends once the store closes. */

@@ -12,7 +12,9 @@ export const defaultLimits = {
   reserveBytes: 16 << 20,
   /** How long after a write the marker is updated. */
   markerDelayMs: 2000,
-  /** The delay before an operation that the disk refused is retried. */
+  /** How long after a failed checkpoint the next one is tried. */
+  checkpointRetryMs: 300_000,
+  /** How often it is tried to leave the mode for a full disk. */
   retryMs: 1000,
 };
 

@@ -26,7 +26,6 @@ export type { Memory } from "./memory/limit.ts";
 export {
   type Column,
   compareBy,
-  compareIn,
   compareValues,
   foldText,
   toCodePointOrder,
@@ -37,10 +36,11 @@ export {
   lowerBound,
   type Row,
 } from "./memory/row.ts";
-export type {
-  ChangeListener,
-  Table,
-  TableDeclaration,
+export {
+  type ChangeListener,
+  countRecords,
+  type Table,
+  type TableDeclaration,
 } from "./memory/table.ts";
 export type { CommitOptions, LogFields, Logger } from "./options.ts";
 export { Store } from "./transactions.ts";

@@ -264,7 +264,7 @@ test("without a reserve a full disk refuses every write and loses nothing", asyn
 test("a failed checkpoint is dropped, the log continues, and it is tried again", async (t) => {
   const disk = await diskFor(t);
   const { folder } = disk;
-  const limits = { minLogBytes: 2000, retryMs: 1, reserveBytes: 0 };
+  const limits = { minLogBytes: 2000, checkpointRetryMs: 1, reserveBytes: 0 };
   const store = await openFor(t, folder, { files: disk, limits });
   let failed = 0;
   disk.fate = ({ kind, name }) => {
@@ -288,7 +288,7 @@ test("a failed checkpoint is dropped, the log continues, and it is tried again",
 test("a checkpoint that failed after the rotation is tried again at the next write", async (t) => {
   const disk = await diskFor(t);
   const { folder } = disk;
-  const limits = { minLogBytes: 2000, retryMs: 1, reserveBytes: 0 };
+  const limits = { minLogBytes: 2000, checkpointRetryMs: 1, reserveBytes: 0 };
   const store = await openFor(t, folder, { files: disk, limits });
   let hasFailed = false;
   disk.fate = ({ kind, name }) => {

@@ -14,6 +14,7 @@ const limits = {
   minLogBytes: 200_000,
   reserveBytes: 400_000,
   maxBatchBytes: 50_000,
+  checkpointRetryMs: 20,
   retryMs: 20,
 };
 const text = "x".repeat(2000);

@@ -74,6 +74,7 @@ export const limits: NonNullable<StoreOptions["limits"]> = {
   maxQueueBytes: 40_000,
   reserveBytes: 20_000,
   markerDelayMs: 1,
+  checkpointRetryMs: 2,
   retryMs: 2,
 };
 

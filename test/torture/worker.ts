@@ -38,6 +38,7 @@ const store = await openStore({
     minLogBytes: 100_000,
     reserveBytes: 100_000,
     markerDelayMs: 50,
+    checkpointRetryMs: 50,
     retryMs: 50,
   },
 });

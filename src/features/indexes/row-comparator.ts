@@ -2,7 +2,7 @@
 
 import {
   type Column,
-  compareIn,
+  compareValues,
   type Document,
   foldText,
   type Json,
@@ -15,6 +15,19 @@ import {
 export interface IndexColumn extends Column {
   /** True if strings are compared as {@linkcode foldText} returns them. */
   readonly isFolded?: boolean;
+  /** True if null sorts before all other values, not after them, whatever the direction. */
+  readonly nullsFirst?: boolean;
+}
+
+/** Compares two values in the direction of a column. */
+function compareIn(
+  { descending, nullsFirst }: IndexColumn,
+  a: Json,
+  b: Json,
+): number {
+  const order = compareValues(a, b);
+  const isReversed = a === null || b === null ? nullsFirst : descending;
+  return isReversed ? -order : order;
 }
 
 /** A position in a sorted index: that of a row, or before or after all rows with a prefix of values. */

@@ -44,21 +44,6 @@ export interface OpenFile extends ReadableFile {
 /** How to open a file: `create` empties an existing file, the others need one. */
 export type OpenMode = keyof typeof flags;
 
-/** Where the store keeps its files. */
-export interface FileSystem {
-  open(path: string, mode: OpenMode): Promise<OpenFile>;
-  rename(from: string, to: string): Promise<void>;
-  /** Removes a file, if it exists. */
-  remove(path: string): Promise<void>;
-  list(folder: string): Promise<string[]>;
-  /** Creates a folder; returns false if it exists already. */
-  makeFolder(path: string): Promise<boolean>;
-  /** Resolves once the folder's entries are on the disk. */
-  syncFolder(folder: string): Promise<void>;
-  /** Returns how many bytes may still be written. */
-  free(folder: string): Promise<number>;
-}
-
 const { O_RDONLY, O_RDWR, O_CREAT, O_TRUNC } = constants;
 
 /** Nothing in a data folder is a link, and opening a FIFO must not wait for its other end. Windows has neither. */
@@ -101,25 +86,34 @@ export async function openFile(path: string, flag: number): Promise<OpenFile> {
 }
 
 /** The machine's own files. */
-export const realFiles: FileSystem = {
-  open: (path, mode) => openFile(path, flags[mode]),
-  rename,
-  remove: (path) => unlink(path).catch(undefinedIfMissing),
-  list: (folder) => readdir(folder),
-  makeFolder: (path) =>
+export const realFiles = {
+  open: (path: string, mode: OpenMode): Promise<OpenFile> =>
+    openFile(path, flags[mode]),
+  rename: (from: string, to: string): Promise<void> => rename(from, to),
+  /** Removes a file, if it exists. */
+  remove: (path: string): Promise<void> =>
+    unlink(path).catch(undefinedIfMissing),
+  list: (folder: string): Promise<string[]> => readdir(folder),
+  /** Creates a folder; returns false if it exists already. */
+  makeFolder: (path: string): Promise<boolean> =>
     mkdir(path, { mode: 0o700 }).then(() => true, (error) => {
       if (errorCode(error) !== "EEXIST") throw error;
       return false;
     }),
-  async syncFolder(folder) {
+  /** Resolves once the folder's entries are on the disk. */
+  async syncFolder(folder: string): Promise<void> {
     const handle = await open(folder, constants.O_RDONLY);
     await handle.sync().finally(() => handle.close());
   },
-  async free(folder) {
+  /** Returns how many bytes may still be written. */
+  async free(folder: string): Promise<number> {
     const { bavail, bsize } = await statfs(folder);
     return bavail * bsize;
   },
 };
+
+/** Where the store keeps its files: on the machine, or in a test. */
+export type FileSystem = typeof realFiles;
 
 /** Returns whether an error means that there is no space left to write to. */
 export function isNoSpaceError(error: unknown): boolean {

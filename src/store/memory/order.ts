@@ -1,8 +1,8 @@
 /**
  * The sort order of rows and of values. Rows are sorted by the values of some
  * columns, then by id, so that no two are equal. Numbers are sorted by size,
- * strings by Unicode code point, false before true, and null after all else,
- * unless a column says otherwise.
+ * strings by Unicode code point, false before true, and null after all else in
+ * either direction.
  */
 
 import type { Json, Row } from "./row.ts";
@@ -12,8 +12,6 @@ export interface Column {
   readonly name: string;
   readonly default: Json;
   readonly descending?: boolean;
-  /** True if null sorts before all other values, not after them, whatever the direction. */
-  readonly nullsFirst?: boolean;
 }
 
 /** Returns a function that compares rows by some columns, then by id. */
@@ -22,22 +20,13 @@ export function compareBy(columns: readonly Column[]) {
     for (const column of columns) {
       const value = a[column.name] ?? column.default;
       const other = b[column.name] ?? column.default;
-      const order = compareIn(column, value, other);
-      if (order !== 0) return order;
+      const order = compareValues(value, other);
+      if (order === 0) continue;
+      const isReversed = column.descending && value !== null && other !== null;
+      return isReversed ? -order : order;
     }
     return a.id - b.id;
   };
-}
-
-/** Compares two values in the direction of a column. */
-export function compareIn(
-  { descending, nullsFirst }: Column,
-  a: Json,
-  b: Json,
-): number {
-  const order = compareValues(a, b);
-  const isReversed = a === null || b === null ? nullsFirst : descending;
-  return isReversed ? -order : order;
 }
 
 /**

@@ -265,7 +265,7 @@ export class Tables extends Map<string, WritableTable> {
   }
 }
 
-export function countRecords(tables: Tables): number {
+export function countRecords(tables: ReadonlyMap<string, Table>): number {
   let count = 0;
   for (const { size } of tables.values()) count += size;
   return count;
