@@ -43,8 +43,6 @@ type Settled = Result | undefined | Promise<Result | undefined>;
 export class Application {
   readonly #routes: ReadonlyMap<string, Route>;
   readonly #features: readonly FeatureHooks[];
-  readonly #formats: readonly NonNullable<FeatureHooks["format"]>[];
-  readonly #listeners: readonly NonNullable<FeatureHooks["onResponse"]>[];
   readonly #shared: SharedState;
   /** The hooks for the whole server. */
   readonly hooks: SingleHooks;
@@ -55,8 +53,6 @@ export class Application {
     const { routes, hooks } = buildRoutes(options, options.features);
     this.#routes = routes;
     this.#features = hooks;
-    this.#formats = hooks.flatMap(({ format }) => format ?? []);
-    this.#listeners = hooks.flatMap(({ onResponse }) => onResponse ?? []);
     this.hooks = Object.assign({}, ...hooks);
     this.#shared = { ...options, hooks: this.hooks, verified: new Map() };
   }
@@ -181,8 +177,8 @@ export class Application {
 
   /** Returns a response in the format that the client prefers, if a feature has that. */
   #format(context: RequestContext, response: Response): Response | undefined {
-    for (const format of this.#formats) {
-      const formatted = format(context, response);
+    for (const { format } of this.#features) {
+      const formatted = format?.(context, response);
       if (formatted) return formatted;
     }
     return undefined;
@@ -227,7 +223,7 @@ export class Application {
       fields.push("Cache-Control", caller ? "private, no-cache" : "no-cache");
     }
     const shown = { status, fields, error: result.error };
-    for (const listen of this.#listeners) listen(context, shown);
+    for (const { onResponse } of this.#features) onResponse?.(context, shown);
     fields.push("X-Request-Id", id);
     send(response, this.hooks.toParts?.(final) ?? final, fields);
   }

@@ -83,11 +83,10 @@ export function followDeclaration(
   const changed = Object.keys({ ...names, ...former })
     .filter((name) => names[name] !== former[name]);
   if (changed.length === 0) return false;
-  const others = changed.length > 10 ? ` and ${changed.length - 10} more` : "";
   throw new CommandError(
     `the declaration of ${
-      changed.slice(0, 10).join(", ")
-    }${others} is not the one with which the data folder was last served; nothing was changed: ` +
+      changed.join(", ")
+    } is not the one with which the data folder was last served; nothing was changed: ` +
       "start the server with it once, with the feature evolution, " +
       "or name the other file with --collections",
   );

@@ -8,7 +8,6 @@ import { Buffer } from "node:buffer";
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import process from "node:process";
-import type { WriteStream } from "node:tty";
 import type { ApiDeclaration } from "./api/declaration/api.ts";
 import { createUser } from "./api/operator.ts";
 import { CommandError } from "./usage.ts";
@@ -54,12 +53,9 @@ export async function createFirstAdmin(
     readonly DATA_DIR: string;
     readonly ADMIN_PASSWORD: string | undefined;
   },
-  { log, print, terminal = process.stdout }: {
-    readonly log: Logger;
-    readonly print: Logger;
-    readonly terminal?: Pick<WriteStream, "isTTY" | "write">;
-  },
+  { log, print }: { readonly log: Logger; readonly print: Logger },
 ): Promise<void> {
+  const { stdout } = process;
   const users = store.table("users");
   const role = declaration.roles.highest;
   const exists = () =>
@@ -67,7 +63,7 @@ export async function createFirstAdmin(
   if (exists()) return;
   const isRandom = ADMIN_PASSWORD === undefined;
   const password = ADMIN_PASSWORD ?? randomBytes(15).toString("base64url");
-  const isWritten = isRandom && !terminal.isTTY;
+  const isWritten = isRandom && !stdout.isTTY;
   const path = join(DATA_DIR, passwordFile);
   if (isWritten) await writeSmallFile(realFiles, path, `${password}\n`);
   try {
@@ -82,8 +78,8 @@ export async function createFirstAdmin(
   const message = "created user admin";
   if (isWritten) print("info", message, { password_file: path });
   else log("info", message);
-  if (isRandom && terminal.isTTY) {
-    terminal.write(`The password of admin is ${password}\n`);
+  if (isRandom && stdout.isTTY) {
+    stdout.write(`The password of admin is ${password}\n`);
   }
 }
 

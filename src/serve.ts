@@ -5,7 +5,6 @@
 
 import { resolve } from "node:path";
 import process from "node:process";
-import type { ApiDeclaration } from "./api/declaration/api.ts";
 import type { Command, CommandSettings, Feature } from "./api/feature.ts";
 import { tablesOf } from "./api/routes.ts";
 import { Application } from "./app.ts";
@@ -47,8 +46,7 @@ async function serve(options: CommandSettings): Promise<void> {
   const { etcd, flags, reader } = options;
   const config = { ...reader.read(settings) }; // a copy reads all of them
   const loaded = await loadCheckedFeatures(options);
-  const declaration = await options.loadApi();
-  requireKeeping(declaration, loaded);
+  const declaration = await options.loadApi(loaded);
   const { DATA_DIR: dataDir, HOST: host, PORT: port } = config;
   const output = createLogger(config.LOG, process.stdout);
   const { log, print, isForPeople } = output;
@@ -122,17 +120,6 @@ async function loadCheckedFeatures(
   );
   if (missing === undefined) return features;
   throw new UsageError(`${missing}: this server lacks the feature for it`);
-}
-
-/** Throws a UsageError if a declaration keeps records only for a while, and no feature does that. */
-function requireKeeping(
-  { collections }: ApiDeclaration,
-  features: readonly Feature[],
-): void {
-  for (const { keep, name } of collections) {
-    if (!keep || features.some(({ keeps }) => keeps)) continue;
-    throw new UsageError(`${name}: this server lacks the feature for keep`);
-  }
 }
 
 /**

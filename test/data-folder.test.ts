@@ -350,14 +350,22 @@ test("an admin is also created if there were others before, and its random passw
   const logged: unknown[] = [];
   const log = (...line: readonly unknown[]) => void logged.push(line);
   let shown = "";
-  const terminal = { isTTY: true, write: (text: string) => !!(shown += text) };
+  const { stdout } = process;
+  const { isTTY } = stdout;
+  stdout.isTTY = true;
+  const write = t.mock.method(stdout, "write", (text: string) => {
+    shown += text;
+    return true;
+  });
   const declaration = sample;
   const config = { declaration, DATA_DIR: dataDir, ADMIN_PASSWORD: undefined };
   const password = "a long enough one";
   await createUser(store, sample, { username: "mia", password });
   for (let start = 1; start <= 2; start++) {
-    await createFirstAdmin(store, config, { log, print: log, terminal });
+    await createFirstAdmin(store, config, { log, print: log });
   }
+  write.mock.restore();
+  stdout.isTTY = isTTY;
   await store.close();
   assert.match(shown, /^The password of admin is [\w-]{20}\n$/);
   assert.deepEqual(logged, [["info", "created user admin"]]);

@@ -29,7 +29,10 @@ export interface CommandSettings {
   /** The values of the flags by name; a flag without a value has the value 1. */
   readonly flags: ReadonlyMap<string, string>;
   /** Loads the declared API; throws a UsageError if that fails. */
-  readonly loadApi: () => Promise<ApiDeclaration>;
+  /** With the features of a server, throws a UsageError if the declaration needs another. */
+  readonly loadApi: (
+    features?: readonly Feature[],
+  ) => Promise<ApiDeclaration>;
   /** Loads the features that are on. */
   readonly loadFeatures: () => Promise<readonly Feature[]>;
 }

@@ -1,6 +1,7 @@
 /** The command line: finds the command, runs it, and ends with its exit code. */
 
 import process from "node:process";
+import type { CommandSettings } from "../api/feature.ts";
 import { settings } from "../config.ts";
 import { loadFeatures } from "../features.ts";
 import { errorCode } from "../store/error.ts";
@@ -30,12 +31,12 @@ async function run(words: readonly string[]): Promise<number> {
   isServing = name === "serve";
   const reader = createReader(flags, env);
   const config = reader.read(settings);
-  const options = {
+  const options: CommandSettings = {
     dataDir: config.DATA_DIR,
     etcd: await findEtcd(reader),
     flags,
     reader,
-    loadApi: () => loadApi(config.COLLECTIONS),
+    loadApi: (features) => loadApi(config.COLLECTIONS, features),
     loadFeatures: () => loadFeatures(config.FEATURES, reader.isSet),
   };
   const [maxArguments, execute] = isServing

@@ -221,7 +221,7 @@ export class Replica {
     if (head === loaded.head) return;
     const callBacks: (() => void)[] = [];
     const rollBack = async () => {
-      // Requests that were just judged must have begun to wait: see `onDurable`.
+      // Requests that were just judged must have begun to wait: see `durable`.
       await nextTick();
       this.conflicts += Math.sign(queue.length);
       const reason = overtakenError();

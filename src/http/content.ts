@@ -44,7 +44,6 @@ export function checkContentType(
       { headers: ["Accept-Encoding", "identity"] },
     );
   }
-  if (field !== undefined && consumes.includes(field)) return field; // as nearly always
   const isReportedLater = !request.hasContent || method === "QUERY";
   if (field === undefined && isReportedLater) return undefined;
   const { type = "", parameters } = parseMediaType(field ?? "") ?? {};

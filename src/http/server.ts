@@ -8,7 +8,7 @@
  * acceptError} creates one that has failed.
  */
 
-import { randomBytes } from "node:crypto";
+import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { createServer, type Server, type ServerOptions } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
@@ -186,16 +186,11 @@ function toApiError({ code }: ParseError): ApiError {
   );
 }
 
-// Each process has its own prefix. It need not be secret; a UUID for each
-// request takes a twentieth of a GET.
-const prefix = randomBytes(6).toString("base64url");
-let count = 0;
-
 /** Returns the X-Request-Id of a request if it is 1 to 64 visible characters, and a new id otherwise. */
 export function requestId(
   sent: string | readonly string[] | undefined,
 ): string {
   return typeof sent === "string" && /^[!-~]{1,64}$/.test(sent)
     ? sent
-    : `${prefix}-${(++count).toString(36)}`;
+    : randomUUID();
 }

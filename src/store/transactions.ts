@@ -5,7 +5,7 @@
  */
 
 import { Buffer } from "node:buffer";
-import { type DurableCallback, StoreError } from "./error.ts";
+import { StoreError } from "./error.ts";
 import type { FullDisk } from "./full-disk.ts";
 import type { OpenLog, StoreFolder } from "./log/folder.ts";
 import { formatTime, lineOverhead, type Mutation } from "./log/format.ts";
@@ -70,11 +70,6 @@ export abstract class Store {
   /** The last sequence number known to be durable. */
   get durableSeq(): number {
     return this.queue.durableSeq;
-  }
-
-  /** Calls back when all transactions up to `seq` are durable: at once if they are. Saves a response three promises. */
-  onDurable(seq: number, callback: DurableCallback): void {
-    this.queue.onDurable(seq, callback);
   }
 
   /** Resolves once there is room for the transaction of a request; undefined if there is. */
@@ -181,7 +176,7 @@ export abstract class Store {
   durable(seq: number): Promise<void> | undefined {
     if (seq <= this.durableSeq) return undefined;
     return new Promise((resolve, reject) => {
-      this.onDurable(seq, (error) => error ? reject(error) : resolve());
+      this.queue.onDurable(seq, (error) => error ? reject(error) : resolve());
     });
   }
 }

@@ -408,3 +408,51 @@ test("after a cascade in any graph no reference is dangling, and nothing else ha
     }
   }
 });
+
+test("no message tells of records that the caller may not read", async (t) => {
+  const diaries = collection({
+    name: "diaries",
+    singular: "diary",
+    access: { read: "admin", write: "keeper", delete: "keeper" },
+    properties: {
+      shelf_id: optional(reference("shelves")),
+      text: string({ maxLength: 9 }),
+    },
+    check: ({ shelf_id, text }) =>
+      shelf_id === null ? { text: `must have a shelf: ${text}` } : {},
+  });
+  const notes = collection({
+    name: "notes",
+    singular: "note",
+    access: { read: "anyone", write: "keeper", delete: "keeper" },
+    properties: { diary_id: optional(reference("diaries")) },
+  });
+  const app = await startLibrary({ declarations: [shelves, diaries, notes] });
+  t.after(() => app.stop());
+  const { send } = app;
+  const keeper = await app.join("kim", "keeper");
+  await send("POST", "shelves", { name: "a" });
+  for (const text of ["secret 1", "secret 2"]) {
+    await send("POST", "diaries", { text, shelf_id: 1 });
+  }
+  const path = "shelves/1?cascade=true";
+  const refused = async (url: string, token?: string) =>
+    (await send("DELETE", url, undefined, token)).body.error;
+  assert.match(await refused("shelves/1", keeper), /^[^2]* still has diaries:/);
+  assert.match(await refused("shelves/1"), /still has 2 diaries:/);
+  assert.match(
+    await refused(path, keeper),
+    /would break a rule of the diary\.$/,
+  );
+  assert.match(
+    await refused(path),
+    /the diary 1: .* must have a shelf: secret 1/,
+  );
+  await send("DELETE", "diaries/2");
+  const statuses = async (token: string) => [
+    (await send("GET", "diaries/2/notes", undefined, token)).status,
+    (await send("GET", "diaries/3/notes", undefined, token)).status,
+  ];
+  assert.deepEqual(await statuses(keeper), [404, 404]);
+  assert.deepEqual(await statuses(app.token), [410, 404]);
+});

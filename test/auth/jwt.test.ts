@@ -147,7 +147,6 @@ test("all secrets verify and the first one signs", () => {
   assert.throws(() => signer.verify(renewed), { message: /its header/ });
 });
 
-test("a short secret, or none, signs nothing", () => {
-  assert.throws(() => new TokenSigner(["x".repeat(31)], "zoo-api"), RangeError);
+test("without a secret nothing is signed", () => {
   assert.throws(() => new TokenSigner([], "zoo-api"), RangeError);
 });

@@ -15,5 +15,5 @@ test("any other is replaced by a unique one", () => {
   ]];
   const ids = [undefined, undefined, ...sent].map(requestId);
   assert.equal(new Set(ids).size, ids.length);
-  for (const id of ids) assert.match(id, /^[\w-]{8}-[0-9a-z]+$/);
+  for (const id of ids) assert.match(id, /^[\da-f-]{36}$/);
 });

@@ -361,11 +361,7 @@ export const defects: Readonly<Record<string, Defect>> = {
     caught: /is at none of its versions/,
   },
   "shows what is not durable": {
-    store: (store) =>
-      withMethods(store, {
-        durable: () => undefined,
-        onDurable: (_, settled) => settled(),
-      }),
+    store: (store) => withMethods(store, { durable: () => undefined }),
     caught: /later one was shown|a reader was shown the refused/,
   },
   "acknowledges at once": {

@@ -265,6 +265,15 @@ export function seesAll(
     (overseer !== undefined && mayAccess(actor?.grants, overseer));
 }
 
+/** Returns whether a caller may read all records of a collection, so that a message may tell of them. */
+export function readsAll(
+  collection: Collection,
+  actor: Actor | undefined,
+): boolean {
+  return seesAll(collection, actor) &&
+    mayAccess(actor?.grants, collection.access.read);
+}
+
 /** Returns whether a caller sees a record of a collection. */
 export function isVisible(
   collection: Collection,

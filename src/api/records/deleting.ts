@@ -11,7 +11,7 @@ import {
   type Collection,
   isVisible,
   ownerOf,
-  seesAll,
+  readsAll,
 } from "../declaration/declaration.ts";
 import { checkRules } from "../declaration/validation.ts";
 import type { RequestContext, Result } from "../request-context.ts";
@@ -123,8 +123,8 @@ function checkUnreferenced(
     const count = store.table(source.name).count(property, id) - Number(isOwn);
     if (count === 0) continue;
     const by = segment === source.name ? "" : ` (${segment})`;
-    // The number of other users' records must not be revealed.
-    const shown = seesAll(source, caller) ? `${count} ` : "";
+    // The number of records that the caller may not read must not be revealed.
+    const shown = readsAll(source, caller) ? `${count} ` : "";
     const noun = shown && count === 1 ? source.singular : source.name;
     counts.push(shown + noun + by);
   }
@@ -207,7 +207,11 @@ export function checkChanges(
     if (error === undefined) continue;
     throw new ApiError(
       40900,
-      `Deleting the ${singular} would break a rule of the ${of.singular} ${document.id}: ${error.message}`,
+      `Deleting the ${singular} would break a rule of the ${of.singular}${
+        isSeen && mayAccess(caller?.grants, access.read)
+          ? ` ${document.id}: ${error.message}`
+          : "."
+      }`,
     );
   }
 }

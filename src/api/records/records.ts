@@ -21,6 +21,7 @@ import {
   type Collection,
   isVisible,
   ownerOf,
+  readsAll,
   type RecordChange,
   type Reference,
   seesAll,
@@ -157,7 +158,9 @@ export class Records {
       : undefined;
     const context = { ...options, store, table, caller, owner, previous };
     const values = { ...validate(collection, body, context), ...hashes };
-    const isSame = (name: string) => values[name] === previous?.[name];
+    const isSame = (name: string) =>
+      values[name] ===
+        (previous?.[name] ?? collection.visibleProperties.get(name)?.default);
     if (previous && Object.keys(values).every(isSame)) return previous;
     const at = this.timestamp(previous?.["updated_at"]);
     const document = previous
@@ -231,8 +234,7 @@ export class Records {
 
   /**
    * Returns a 410 if the request reads a record that once existed, otherwise a
-   * 404. For private records it is always a 404, so that it does not reveal
-   * whether they exist.
+   * 404. For records that the caller may not all read it is always a 404.
    */
   #notFound(
     { method, caller }: RequestContext,
@@ -241,8 +243,9 @@ export class Records {
     where?: string,
   ): ApiError {
     const { lastId } = this.store.table(of.name);
-    const isHidden = of.private && !seesAll(of, caller);
-    return isReadMethod(method) && id <= lastId && !isHidden
+    // Of a task or a sign-in that is gone, nobody knows whose it was.
+    const isShown = readsAll(of, caller) || (of.owner && !of.private);
+    return isReadMethod(method) && id <= lastId && isShown
       ? deletedForGood(of, id)
       : noSuchRecord(of, id, where);
   }

@@ -2,6 +2,7 @@
 
 import declareSample from "../../collections.ts";
 import { type ApiDeclaration, declareApi } from "../../api/declaration/api.ts";
+import type { Feature } from "../../api/feature.ts";
 import { words } from "../../api/declaration/vocabulary.ts";
 
 /**
@@ -12,8 +13,9 @@ import { words } from "../../api/declaration/vocabulary.ts";
  */
 export async function loadApi(
   file: string | undefined,
+  features?: readonly Feature[],
 ): Promise<ApiDeclaration> {
   if (file === undefined) return declareApi(declareSample(words));
   const { loadFile } = await import("./load-file.ts");
-  return await loadFile(file);
+  return await loadFile(file, features);
 }

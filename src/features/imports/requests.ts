@@ -204,9 +204,11 @@ export function deleteTask(worker: ImportWorker, call: RequestContext): Result {
   const { context } = worker;
   const task = findTask(context, call.ids[0] ?? 0);
   const result = deleteRecord(context.records, call, false);
-  context.store.onDurable(result.seq, (error) => {
-    worker.wake(); // a full disk may have rolled the deletion back
-    if (task?.spool && !error) removeBodies(context, partsOf(task));
-  });
+  const removeSpool = async () => {
+    await context.store.durable(result.seq);
+    if (task?.spool) removeBodies(context, partsOf(task));
+  };
+  // A full disk may roll the deletion back.
+  removeSpool().catch(() => {}).finally(() => worker.wake());
   return result;
 }

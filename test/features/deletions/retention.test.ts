@@ -285,7 +285,10 @@ test("a server without the feature refuses to start with what it would not do", 
     env: { COLLECTIONS: file, FEATURES: "imports" },
   });
   assert.equal(code, 2, stderr);
-  assert.match(stderr, /^zoo-api: readings: .*lacks the feature for keep\n$/);
+  assert.match(
+    stderr,
+    /^zoo-api: .*: readings: this server lacks the feature for keep\n$/,
+  );
 });
 
 /** Waits for the end of a task, in however many requests. */
