@@ -91,7 +91,7 @@ export type LimitSignIns<Sender> = <User>(
 
 /** The hooks of features that operations call; at most one feature has each. */
 export interface RequestHooks<Context> {
-  /** Returns the address of the client of a request, given that of its connection. */
+  /** Returns the client of a request, given the address of its connection; of several features the last one decides. */
   readonly findClient?: (
     peer: string,
     headers: IncomingRequest["headers"],
