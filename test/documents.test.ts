@@ -339,14 +339,15 @@ async function runNoTorture(flags: string): Promise<void> {
   assert.equal(code, 0, stderr);
 }
 
+const { scripts } = JSON.parse(
+  await readFile(join(root, "package.json"), "utf8"),
+);
+const check = await readFile(join(root, ".ci/run"), "utf8");
+
 describe(
   "the commands in the other documents",
   { concurrency: 2 },
-  async () => {
-    const { scripts } = JSON.parse(
-      await readFile(join(root, "package.json"), "utf8"),
-    );
-    const check = await readFile(join(root, ".ci/run"), "utf8");
+  () => {
     for (const command of [...commandsOf(guide), ...commandsOf(testGuide)]) {
       test(command, async () => {
         const [, script = "", flags = ""] =

@@ -465,7 +465,7 @@ function cleanEnvironment(): Record<string, string> {
   );
 }
 
-// Recording coverage is slow, so only the first servers of each test file do.
+// Recording coverage is slow, so only the first servers of each process do.
 let startedServers = 0;
 let startedPrograms = 0;
 

@@ -21,6 +21,9 @@ class Exit extends Error {
   }
 }
 
+/** The signals to which commands listen. */
+const signals = ["SIGHUP", "SIGINT", "SIGTERM"] as const;
+
 let runs = 0;
 let latest: Promise<unknown> = Promise.resolve();
 
@@ -50,6 +53,7 @@ async function runNow(
   const printed = Promise.all([text(stdout), text(stderr)]);
   const { exitCode } = process;
   const mask = process.umask();
+  const listeners = signals.map((signal) => process.listeners(signal));
   const restore = replaceProperties({
     argv: [process.execPath, "zoo-api", ...args],
     env: { ...commandEnvironment(), ...env },
@@ -67,6 +71,13 @@ async function runNow(
     restore();
     process.exitCode = exitCode;
     process.umask(mask);
+    for (const [index, signal] of signals.entries()) {
+      for (const listener of process.listeners(signal)) {
+        if (!listeners[index]?.includes(listener)) {
+          process.off(signal, listener);
+        }
+      }
+    }
   }
   stdout.end();
   stderr.end();
