@@ -33,6 +33,7 @@ import {
   removeFolder,
   request,
   type RequestOptions,
+  reserveNothing,
   storedAdmin,
   temporaryFolder,
 } from "./harness.ts";
@@ -84,6 +85,7 @@ export async function startApplication(options: {
   const loaded = await loadFeatures(names, settings.isSet);
   const features = options.etcd ? [...loaded, judgesAnew] : loaded;
   const folder = await temporaryFolder();
+  await reserveNothing(join(folder, "store"));
   const { etcd } = options;
   const open = etcd
     ? (all: StoreOptions) => openEtcdStore(all, etcd)

@@ -8,7 +8,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { Buffer } from "node:buffer";
 import { randomInt, scryptSync } from "node:crypto";
 import { existsSync, rmSync } from "node:fs";
-import { cp, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { cp, mkdir, mkdtemp, rm, truncate, writeFile } from "node:fs/promises";
 import http from "node:http";
 import https from "node:https";
 import { connect, createServer } from "node:net";
@@ -19,6 +19,7 @@ import { followDeclaration } from "../src/data-folder.ts";
 import { tablesOf } from "../src/api/routes.ts";
 import { collectionsOf } from "../src/api/routes.ts";
 import { featureNames } from "../src/features.ts";
+import { defaultLimits } from "../src/store/options.ts";
 import { openStore } from "../src/store/store.ts";
 import { collectionsFile, sample } from "./collections.ts";
 import {
@@ -82,6 +83,18 @@ async function createTemplate(): Promise<string> {
   await store.durable(seq);
   await store.close();
   return folder;
+}
+
+/**
+ * Creates the file of a data folder that reserves space on the disk, as one
+ * without blocks: writing its 16 MiB takes a fifth of the processor time of a
+ * start.
+ */
+export async function reserveNothing(folder: string): Promise<void> {
+  await mkdir(folder, { recursive: true, mode: 0o700 });
+  const path = join(folder, "reserve");
+  await writeFile(path, "", { mode: 0o600 });
+  await truncate(path, defaultLimits.reserveBytes);
 }
 
 /** The secret with which every started server signs its tokens. */
@@ -513,9 +526,10 @@ async function startOne(options: StartOptions): Promise<Server> {
   // The template has zoos.
   const isOwn = options.env?.["COLLECTIONS"] ||
     options.args?.includes("--collections");
-  if (!options.isNew && !isOwn && !existsSync(folder)) {
+  if (!options.isNew && !existsSync(folder)) {
     template ??= createTemplate();
-    await cp(await template, folder, { recursive: true });
+    if (!isOwn) await cp(await template, folder, { recursive: true });
+    await reserveNothing(folder);
   }
   if (options.seed !== undefined) {
     const file = join(own, "seed.json");
