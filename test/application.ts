@@ -27,17 +27,15 @@ import {
   type StoreOptions,
 } from "../src/store/store.ts";
 import {
-  adminPassword,
   type Answer,
+  clientOf,
   jwtSecret,
   removeFolder,
-  request,
   type RequestOptions,
   reserveNothing,
   storedAdmin,
   temporaryFolder,
 } from "./harness.ts";
-import { noteServer } from "./replay.ts";
 
 /** A running application. */
 export interface Running {
@@ -127,21 +125,16 @@ export async function startApplication(options: {
   const origin = `http://127.0.0.1:${listener.port}`;
   const ownDocument = options.declarations ?? options.declaration ??
     options.features;
-  noteServer(origin, ownDocument ? origin : "the default application");
-  const signIn = async (username: string, password = adminPassword) => {
-    const json = { username, password };
-    const answer = await request("POST", `${origin}/v1/authorizations`, {
-      json,
-    });
-    if (answer.status !== 201) throw new Error(answer.text);
-    return answer.body.token;
-  };
+  const client = clientOf(
+    origin,
+    ownDocument ? origin : "the default application",
+  );
   return {
     port: listener.port,
     store,
-    token: await signIn("admin"),
-    request: (method, path, init) => request(method, origin + path, init),
-    signIn,
+    token: await client.signIn(),
+    request: client.request,
+    signIn: client.signIn,
     async stop() {
       await listener.close(1000);
       await application.stop();

@@ -100,6 +100,12 @@ export async function reserveNothing(folder: string): Promise<void> {
 /** The secret with which every started server signs its tokens. */
 export const jwtSecret = "0123456789abcdef0123456789abcdef";
 
+/** The settings with both. */
+export const serverSecrets = {
+  ADMIN_PASSWORD: adminPassword,
+  JWT_SECRET: jwtSecret,
+};
+
 /** True if this Node.js strips types by itself (from 22.18 on); otherwise tsx does. */
 export const stripsTypes = "typescript" in process.features &&
   process.features.typescript === "strip";
@@ -553,8 +559,7 @@ async function startOne(options: StartOptions): Promise<Server> {
           extname(options.main ?? projectMain) === extname(collectionsFile)
             ? collectionsFile
             : "",
-        ADMIN_PASSWORD: adminPassword,
-        JWT_SECRET: jwtSecret,
+        ...serverSecrets,
         ...(startedServers++ > 0 && { NODE_V8_COVERAGE: "" }),
         ...options.env,
       },
@@ -581,22 +586,13 @@ async function startOne(options: StartOptions): Promise<Server> {
     throw error;
   });
   const origin = `http://127.0.0.1:${port}`;
-  noteServer(origin, documentKey(options));
   const server: Server = {
-    origin,
+    ...clientOf(origin, documentKey(options)),
     port,
     folder,
     child,
     ended,
     output: () => output,
-    request: (method, path, init) => request(method, origin + path, init),
-    async signIn(username = "admin", password = adminPassword) {
-      const answer = await server.request("POST", "/v1/authorizations", {
-        json: { username, password },
-      });
-      if (answer.status !== 201) throw new Error(answer.text);
-      return answer.body.token;
-    },
     async end(signal = "SIGTERM") {
       child.kill(signal);
       return await ended;
@@ -607,6 +603,29 @@ async function startOne(options: StartOptions): Promise<Server> {
     },
   };
   return server;
+}
+
+/**
+ * Returns the functions that send requests to a server that has started.
+ *
+ * @param key what only servers with the same OpenAPI document have
+ */
+export function clientOf(
+  origin: string,
+  key?: string,
+): Pick<Server, "origin" | "request" | "signIn"> {
+  noteServer(origin, key);
+  return {
+    origin,
+    request: (method, path, init) => request(method, origin + path, init),
+    async signIn(username = "admin", password = adminPassword) {
+      const json = { username, password };
+      const url = `${origin}/v1/authorizations`;
+      const answer = await request("POST", url, { json });
+      if (answer.status !== 201) throw new Error(answer.text);
+      return answer.body.token;
+    },
+  };
 }
 
 /** Sends one request to an absolute URL. Redirects are not followed. */

@@ -5,22 +5,19 @@ import { execFileSync } from "node:child_process";
 import { cp, mkdir, readFile, writeFile } from "node:fs/promises";
 import { join, relative } from "node:path";
 import process from "node:process";
-import { after, before, test, type TestContext } from "node:test";
+import { after, before, test } from "node:test";
 import { loadApi } from "../src/cli/declaration/load-api.ts";
 import { openDataFolder } from "../src/data-folder.ts";
 import {
-  adminPassword,
   command,
   notInNode,
   removeFolder,
   root,
   run,
-  start,
-  type StartOptions,
   stripsTypes,
   temporaryFolder,
 } from "./harness.ts";
-import { runHere } from "./in-process.ts";
+import { runHere, startHere } from "./in-process.ts";
 
 let folder: string;
 before(async () => {
@@ -243,36 +240,34 @@ test("a Node.js that does not run TypeScript says so", {
 
 /** Starts a server with the flag --sample, and returns how many records a collection has. */
 async function countSample(
-  t: TestContext,
   name: string,
-  options: StartOptions,
+  env: Readonly<Record<string, string>>,
+  args: readonly string[] = [],
 ): Promise<string | null> {
-  const args = ["--sample", ...options.args ?? []];
-  const server = await start({ ...options, args });
-  t.after(() => server.stop());
+  const server = await startHere({
+    folder: await temporaryFolder(),
+    env,
+    args: ["--sample", ...args],
+  });
   const response = await server.request("GET", `/v1/${name}`);
   assert.equal(response.status, 200, response.text);
+  await server.end();
+  await removeFolder(server.folder);
   return response.headers.get("x-total-count");
 }
 
-test("sample records are loaded for the sample API only", async (t) => {
+test("sample records are loaded for the sample API only", async () => {
   const own = await write("own.mjs", valid);
   const seed = await write("seed.json", '{"books":[{"title":"Emma"}]}');
-  const env = { COLLECTIONS: "", ADMIN_PASSWORD: adminPassword };
-  const isNew = true;
-  assert.equal(await countSample(t, "zoos", { env }), "16");
-  assert.equal(
-    await countSample(t, "books", {
-      env,
-      isNew,
-      args: ["--collections", own],
-    }),
-    "0",
-  );
-  const other = { isNew, env: { ...env, COLLECTIONS: own, SEED: seed } };
-  assert.equal(await countSample(t, "books", other), "1");
+  const env = { COLLECTIONS: "" };
+  assert.equal(await countSample("zoos", env), "16");
+  const args = ["--collections", own];
+  assert.equal(await countSample("books", env, args), "0");
+  const other = { COLLECTIONS: own, SEED: seed };
+  assert.equal(await countSample("books", other), "1");
   const zoos = { zoos: [{ name: "Artis", city: "Amsterdam", country: "NL" }] };
-  assert.equal(await countSample(t, "zoos", { env, seed: zoos }), "1");
+  const SEED = await write("zoos.json", JSON.stringify(zoos));
+  assert.equal(await countSample("zoos", { ...env, SEED }), "1");
 });
 
 test("a folder is served with no declaration that has none of its collections, and gets no sample records", async (t) => {
@@ -288,10 +283,10 @@ test("a folder is served with no declaration that has none of its collections, a
   await writeFile(books, valid);
   await writeFile(more, both);
   const store = join(own, "store");
-  const env = { ADMIN_PASSWORD: adminPassword, COLLECTIONS: books };
-  const server = await start({ folder: store, isNew: true, env });
+  const env = { COLLECTIONS: books };
+  const server = await startHere({ folder: store, env });
   assert.equal(await server.end(), 0);
-  const { code, stderr } = await run(["serve", "--port", "0", "--sample"], {
+  const { code, stderr } = await runHere(["serve", "--port", "0", "--sample"], {
     env: { ...env, DATA_DIR: store, COLLECTIONS: "" },
   });
   assert.equal(code, 1, stderr);
@@ -301,7 +296,7 @@ test("a folder is served with no declaration that has none of its collections, a
   );
   // One that shares a collection is another version, and its samples would be
   // in a used folder.
-  const other = await start({
+  const other = await startHere({
     folder: store,
     env: { ...env, COLLECTIONS: more },
   });
@@ -312,11 +307,11 @@ test("a folder is served with no declaration that has none of its collections, a
   assert.equal(await other.end(), 0);
   const seed = join(own, "seed.json");
   await writeFile(seed, '{"zoos":[{"name":"A","city":"B","country":"CH"}]}');
-  const last = await start({
+  const last = await startHere({
     folder: store,
     env: { ...env, COLLECTIONS: more, SEED: seed },
   });
-  t.after(() => last.stop());
+  t.after(() => last.end());
   const zoos = await last.request("GET", "/v1/zoos");
   assert.equal(zoos.headers.get("x-total-count"), "0");
 });

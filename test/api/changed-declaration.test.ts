@@ -24,10 +24,10 @@ import {
   lacks,
   removeFolder,
   run,
-  start,
   storedAdmin,
   temporaryFolder,
 } from "../harness.ts";
+import { startHere } from "../in-process.ts";
 
 const otherFile = `export default ({ collection, string }) => ({
   collections: [collection({
@@ -156,7 +156,7 @@ test("FEATURES=none: a first start and an unchanged one succeed, a changed one i
   await writeFile(file, otherFile);
   const env = { FEATURES: "none" };
   for (let starts = 0; starts < 2; starts++) {
-    const server = await start({ folder, env, isNew: starts === 0 });
+    const server = await startHere({ folder, env });
     assert.equal(await server.end(), 0);
   }
   const { code, stderr } = await run(["serve", "--port", "0"], {
@@ -167,9 +167,9 @@ test("FEATURES=none: a first start and an unchanged one succeed, a changed one i
     stderr,
     /^zoo-api: the declaration of zoos\.name, shelves, shelves\.room, .* is not the one .*: start the server with it once, with the feature evolution, or .*--collections\n$/,
   );
-  const server = await start({ folder, env });
+  const server = await startHere({ folder, env });
   assert.equal((await server.request("GET", "/v1/zoos")).status, 200);
-  await server.stop();
+  assert.equal(await server.end(), 0);
 });
 
 test(
@@ -186,16 +186,12 @@ test(
       renamedFile,
       otherFile.replace("room: string({", 'floor: string({ renamed: "room",'),
     );
-    const serve = async (
-      FEATURES: string,
-      COLLECTIONS: string,
-      isNew = false,
-    ) => {
+    const serve = async (FEATURES: string, COLLECTIONS: string) => {
       const env = { FEATURES, COLLECTIONS };
-      const server = await start({ folder, env, isNew });
+      const server = await startHere({ folder, env });
       assert.equal(await server.end(), 0);
     };
-    await serve("none", file, true);
+    await serve("none", file);
     await serve("evolution", renamedFile);
     const logs = async () =>
       (await readdir(folder)).filter((name) => name.startsWith("wal-")).sort();

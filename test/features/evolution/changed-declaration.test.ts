@@ -1,4 +1,4 @@
-/** A changed declaration, as an operator sees it: through the command line and a real server. */
+/** A changed declaration, as an operator sees it: through the command line and a server that it runs. */
 
 import { strict as assert } from "node:assert";
 import { writeFile } from "node:fs/promises";
@@ -24,15 +24,8 @@ import { openDataFolder } from "../../../src/data-folder.ts";
 import { featureNames } from "../../../src/features.ts";
 import { feature } from "../../../src/features/evolution/feature.ts";
 import { apiOf } from "../../collections.ts";
-import {
-  lacks,
-  removeFolder,
-  run,
-  type Server,
-  start,
-  temporaryFolder,
-} from "../../harness.ts";
-import { runHere } from "../../in-process.ts";
+import { lacks, removeFolder, run, temporaryFolder } from "../../harness.ts";
+import { runHere, type ServerHere, startHere } from "../../in-process.ts";
 
 const { adaptRecords } = feature;
 
@@ -69,15 +62,15 @@ async function library(t: TestContext) {
     await writeFile(file, `${header}${collections.join("\n")}] });`);
     return file;
   };
-  let server: Server | undefined;
-  t.after(() => server?.stop());
+  let server: ServerHere | undefined;
+  t.after(() => server?.end());
   return {
     folder,
     declare,
     /** Starts the server with some collections. */
-    async serve(...collections: string[]): Promise<Server> {
+    async serve(...collections: string[]): Promise<ServerHere> {
       await declare(...collections);
-      return server = await start({ folder, env, isNew: true });
+      return server = await startHere({ folder, env });
     },
     /** Opens the folder as a server does at its start, expects a refusal, and returns the message. */
     async refused(...collections: string[]): Promise<string> {
@@ -139,7 +132,7 @@ const shelf = (properties: Record<string, Property>) =>
     properties,
   });
 
-async function post(server: Server, path: string, json: object) {
+async function post(server: ServerHere, path: string, json: object) {
   const token = await server.signIn();
   const { status, text } = await server.request("POST", path, { token, json });
   assert.equal(status, 201, text);
@@ -334,7 +327,7 @@ test("a changed default applies to values that were never set, in lists too, and
       genre: optional(choice("novel", "science")${genre}),
       ${shelf && `shelf: optional(string({ maxLength: 9 }), "${shelf}"),`}`);
   const etags = new Set<string | null>();
-  const shown = async (server: Server, query: string) => {
+  const shown = async (server: ServerHere, query: string) => {
     const { body } = await server.request("GET", `/v1/books?${query}`);
     const one = await server.request("GET", "/v1/books/1");
     etags.add(one.headers.get("etag"));
@@ -526,7 +519,7 @@ test("prune forgets all idempotency keys, and says how many there were", {
   const { serve, command } = await library(t);
   const server = await serve(books(first.title));
   const token = await server.signIn();
-  const send = (to: Server, key: string) =>
+  const send = (to: ServerHere, key: string) =>
     to.request("POST", "/v1/books", {
       token,
       json: { title: "Emma" },

@@ -1,7 +1,7 @@
 /** Records of an import that await others, under rules that such a record may break meanwhile. */
 
 import { strict as assert } from "node:assert";
-import { readFile, writeFile } from "node:fs/promises";
+import { cp, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { after, before, test, type TestContext } from "node:test";
@@ -10,12 +10,12 @@ import { vocabulary } from "../../../src/cli/declaration/checked-vocabulary.ts";
 import { apiOf } from "../../collections.ts";
 import {
   removeFolder,
-  type Server,
+  reserveNothing,
   signInNew,
   start,
   temporaryFolder,
 } from "../../harness.ts";
-import { runHere } from "../../in-process.ts";
+import { runHere, type ServerHere, startHere } from "../../in-process.ts";
 import { startLibrary } from "../../library.ts";
 import {
   ended,
@@ -259,11 +259,13 @@ const chain = Array.from({ length: count }, (_, at) => {
   return id % 3 === 2 || id === count ? { id, name: "end" } : ring(id, count);
 });
 
-/** Begins an import of a chain by a keeper, user 2, on a server that dies in the midst of its first pass. */
-async function interrupt(name: string) {
-  const api = join(own, `${name}.mjs`);
+let interrupted: Promise<string> | undefined;
+
+/** Returns the folder of a server that died in the midst of the first pass of an import of a chain by a keeper, user 2. */
+async function createInterrupted(): Promise<string> {
+  const api = join(own, "rings.mjs");
   await writeFile(api, file.replace("OTHER", ""));
-  const folder = join(own, name);
+  const folder = join(own, "interrupted");
   const env = { COLLECTIONS: api };
   const nodeArgs = signalBeforeWrite("SIGKILL", '"id":1500,"name"');
   const server = await start({ folder, env, nodeArgs });
@@ -274,11 +276,23 @@ async function interrupt(name: string) {
   const { status } = await sendLines(server, "/v1/rings", { token, raw });
   assert.equal(status, 202);
   assert.equal(await server.ended, null);
+  return folder;
+}
+
+/** Returns a copy of that folder, with a declaration file of its own. */
+async function interrupt(name: string) {
+  const api = join(own, `${name}.mjs`);
+  await writeFile(api, file.replace("OTHER", ""));
+  const folder = join(own, name);
+  interrupted ??= createInterrupted();
+  const filter = (path: string) => !/reserve$|\.sock$/.test(path);
+  await cp(await interrupted, folder, { recursive: true, filter });
+  await reserveNothing(folder);
   return { api, folder, place: ["--data-dir", folder, "--collections", api] };
 }
 
 /** Waits until no record awaits another; returns their next ones. */
-async function settled(server: Server): Promise<unknown[]> {
+async function settled(server: ServerHere): Promise<unknown[]> {
   // The first one is half done until all lines are read.
   const { body } = await server.request("GET", "/v1/rings?limit=1");
   const isOpen = body[0]?.["next_id"] === null;
@@ -302,8 +316,8 @@ test("until an import goes on, its records are no damage, and do not hinder a ne
     file.replace("OTHER", "size: optional(string({ maxLength: 9 })),"),
   );
   const env = { COLLECTIONS: api.replace("changed", "later") };
-  const server = await start({ folder, env });
-  t.after(() => server.stop());
+  const server = await startHere({ folder, env });
+  t.after(() => server.end());
   const task = await taskWhen(server, {
     url: "/v1/tasks/1",
     token: await server.signIn(),
@@ -313,10 +327,13 @@ test("until an import goes on, its records are no damage, and do not hinder a ne
 });
 
 /** Interrupts an import, deletes what a path names, and waits until no record is half done; returns the server. */
-async function settleWithout(t: TestContext, path: string): Promise<Server> {
+async function settleWithout(
+  t: TestContext,
+  path: string,
+): Promise<ServerHere> {
   const { folder, api } = await interrupt(path.replaceAll("/", "-"));
   const env = { COLLECTIONS: api };
-  const between = await start({
+  const between = await startHere({
     folder,
     env: { ...env, FEATURES: "deletions" },
   });
@@ -326,8 +343,8 @@ async function settleWithout(t: TestContext, path: string): Promise<Server> {
   const { status } = await between.request("DELETE", path, { token });
   assert.equal(status, 204);
   await between.end();
-  const server = await start({ folder, env });
-  t.after(() => server.stop());
+  const server = await startHere({ folder, env });
+  t.after(() => server.end());
   // The last one was not imported; the others are complete.
   const next = await settled(server);
   assert.ok(next.length > 500 && next.length < 1000, `${next.length}`);
@@ -361,7 +378,7 @@ test("a property that is renamed or removed meanwhile keeps the references that 
     );
     const changed = join(own, `${how}-later.mjs`);
     await writeFile(changed, later);
-    const server = await start({ folder, env: { COLLECTIONS: changed } });
+    const server = await startHere({ folder, env: { COLLECTIONS: changed } });
     const token = await server.signIn();
     const url = "/v1/tasks/1";
     await taskWhen(server, { url, token, until: ended });
@@ -372,8 +389,8 @@ test("a property that is renamed or removed meanwhile keeps the references that 
       : former;
     const again = join(own, `${how}-again.mjs`);
     await writeFile(again, back);
-    const last = await start({ folder, env: { COLLECTIONS: again } });
-    t.after(() => last.stop());
+    const last = await startHere({ folder, env: { COLLECTIONS: again } });
+    t.after(() => last.end());
     const next = await settled(last);
     assert.ok(next.filter(Boolean).length > 250, `${how}: ${next.length}`);
   }
@@ -384,8 +401,8 @@ test("a copy of a store in which an import is in progress has no record half don
   const copy = join(own, "copy");
   const backup = await runHere(["backup", copy, ...place]);
   assert.equal(backup.code, 0, backup.stderr);
-  const server = await start({ folder: copy, env: { COLLECTIONS: api } });
-  t.after(() => server.stop());
+  const server = await startHere({ folder: copy, env: { COLLECTIONS: api } });
+  t.after(() => server.end());
   const token = await server.signIn();
   const task = await taskWhen(server, {
     url: "/v1/tasks/1",
