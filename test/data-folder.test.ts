@@ -28,14 +28,14 @@ import {
   storedAdmin,
   temporaryFolder,
 } from "./harness.ts";
-import { runHere } from "./in-process.ts";
+import { runHere, startHere } from "./in-process.ts";
 
 const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
 
 let original: string;
 before(async () => {
   original = join(await temporaryFolder(), "store");
-  const server = await start({ folder: original });
+  const server = await startHere({ folder: original });
   const token = await server.signIn();
   for (let count = 0; count < 5; count++) {
     await server.request("POST", "/v1/zoos", { token, json: zoo });
@@ -165,7 +165,7 @@ test("a damaged folder is refused unchanged, repaired with a copy, and then serv
   );
   assert.deepEqual(await readFile(join(folder, copy, "wal-1.jsonl")), before);
 
-  const server = await start({ folder });
+  const server = await startHere({ folder });
   const zoos = await server.request("GET", "/v1/zoos");
   assert.equal(zoos.headers.get("x-total-count"), "4");
   const token = await server.signIn();
@@ -231,7 +231,7 @@ test("a repair that leaves a unique value twice says so, and so does each start 
   assert.match(repaired.stdout, line);
   assert.match((await runHere(["check", "--data-dir", folder])).stdout, line);
 
-  const server = await start({ folder });
+  const server = await startHere({ folder });
   t.after(() => server.stop());
   const notice =
     /The folder was repaired: .*zoo-api check.* delete damaged-\d+/;
@@ -333,7 +333,7 @@ test("a backup of a running server restores by a plain copy, tokens and all", as
   assert.match(twice.stderr, /not empty/);
   await server.stop();
 
-  const restored = await start({ folder: to, env: { JWT_SECRET: "" } });
+  const restored = await startHere({ folder: to, env: { JWT_SECRET: "" } });
   const user = await restored.request("GET", "/v1/user", { token });
   assert.equal(user.status, 200);
   const zoos = await restored.request("GET", "/v1/zoos");

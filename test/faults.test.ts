@@ -24,6 +24,7 @@ import {
   start,
   temporaryFolder,
 } from "./harness.ts";
+import { startHere } from "./in-process.ts";
 
 const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
 const seed = { zoos: [zoo, { ...zoo, name: "Blijdorp" }] };
@@ -41,7 +42,7 @@ async function until(
 }
 
 test("health is ok, is public, and has HEAD and OPTIONS", async () => {
-  const server = await start({ env: { BASE_URL: "/api" } });
+  const server = await startHere({ env: { BASE_URL: "/api" } });
   try {
     const health = await server.request("GET", "/api/health");
     assert.equal(health.status, 200);
@@ -103,7 +104,7 @@ test("health reports a torn last write after the restart", async () => {
     const store = join(folder, "store");
     await rename(server.folder, store);
     execFileSync("sh", ["-c", `printf '{"crc":"0' >> "$0"/wal-1.jsonl`, store]);
-    const again = await start({ folder: store });
+    const again = await startHere({ folder: store });
     const { status, body } = await again.request("GET", "/health");
     assert.equal(status, 200);
     assert.equal(body.status, "ok");

@@ -499,7 +499,7 @@ const unseen = [
 ];
 
 /** Returns a key that only servers with the same OpenAPI document have; undefined if it depends on files too. */
-function documentKey(
+export function documentKey(
   { args = [], env = {}, main }: StartOptions,
 ): string | undefined {
   const isSeen = (name: string) => !unseen.includes(name);
@@ -524,19 +524,25 @@ export async function start(options: StartOptions = {}): Promise<Server> {
   return await startInTurn(options, { etcd, folder: own, startOne });
 }
 
+/** Creates a data folder with an admin, unless it exists or the server itself creates it. */
+export async function createFolder(
+  folder: string,
+  { args, env, isNew }: Pick<StartOptions, "args" | "env" | "isNew">,
+): Promise<void> {
+  if (isNew || existsSync(folder)) return;
+  // The template has zoos.
+  const isOwn = env?.["COLLECTIONS"] || args?.includes("--collections");
+  template ??= createTemplate();
+  if (!isOwn) await cp(await template, folder, { recursive: true });
+  await reserveNothing(folder);
+}
+
 async function startOne(options: StartOptions): Promise<Server> {
   const own = await temporaryFolder();
   const folder = options.folder ?? join(own, "store");
   const args = ["serve", "--port", `${options.port ?? 0}`];
   args.push("--data-dir", folder);
-  // The template has zoos.
-  const isOwn = options.env?.["COLLECTIONS"] ||
-    options.args?.includes("--collections");
-  if (!options.isNew && !existsSync(folder)) {
-    template ??= createTemplate();
-    if (!isOwn) await cp(await template, folder, { recursive: true });
-    await reserveNothing(folder);
-  }
+  await createFolder(folder, options);
   if (options.seed !== undefined) {
     const file = join(own, "seed.json");
     await writeFile(file, JSON.stringify(options.seed));

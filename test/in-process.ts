@@ -1,19 +1,24 @@
 /** Runs commands in the test's own process, for tests of what a command prints and changes. */
 
-import { existsSync } from "node:fs";
-import { extname } from "node:path";
+import { writeFile } from "node:fs/promises";
+import { extname, join } from "node:path";
 import process from "node:process";
 import { PassThrough, Readable } from "node:stream";
 import { text } from "node:stream/consumers";
 import {
   clientOf,
   commandEnvironment,
-  reserveNothing,
+  createFolder,
+  documentKey,
+  removeFolder,
   run,
   type RunOptions,
   type RunResult,
   type Server,
   serverSecrets,
+  start,
+  type StartOptions,
+  temporaryFolder,
 } from "./harness.ts";
 
 /** Thrown instead of ending the process. */
@@ -44,7 +49,12 @@ export function runHere(
   options: Omit<RunOptions, "cwd"> = {},
 ): Promise<RunResult> {
   if (process.env["RUNTIME"]) return run(args, options);
-  const result = latest.then(() => runNow(args, options));
+  return inTurn(() => runNow(args, options));
+}
+
+/** Does some work once all that was asked for earlier is done. */
+function inTurn<T>(work: () => Promise<T>): Promise<T> {
+  const result = latest.then(work);
   latest = result.catch(() => {});
   return result;
 }
@@ -75,39 +85,39 @@ async function runNow(
 export type ServerHere =
   & Pick<
     Server,
-    "folder" | "origin" | "output" | "request" | "signIn"
+    "folder" | "origin" | "port" | "output" | "request" | "signIn" | "stop"
   >
-  & { end(): Promise<number> };
+  & { end(): Promise<number | null> };
 
 /** How to start a server in this process. */
-export interface HereOptions {
-  /** The data folder. */
-  readonly folder: string;
-  readonly env?: Readonly<Record<string, string>>;
-  /** More flags after `serve`. */
-  readonly args?: readonly string[];
-}
+export type HereOptions = Pick<
+  StartOptions,
+  "args" | "env" | "folder" | "isNew" | "seed"
+>;
 
 /**
  * Starts a server as `start` does, but in this process, which takes a tenth of
  * the processor time: for tests that start one again and again. If it ends
  * instead, throws an error with all its output.
  */
-export function startHere(options: HereOptions): Promise<ServerHere> {
-  const result = latest.then(() => startNow(options));
-  latest = result.catch(() => {});
-  return result;
+export function startHere(options: HereOptions = {}): Promise<ServerHere> {
+  const { RUNTIME, ETCD } = process.env;
+  return RUNTIME || ETCD ? start(options) : inTurn(() => startNow(options));
 }
 
-async function startNow(
-  { folder, env, args = [] }: HereOptions,
-): Promise<ServerHere> {
-  if (!existsSync(folder)) await reserveNothing(folder);
+async function startNow(options: HereOptions): Promise<ServerHere> {
+  const own = await temporaryFolder();
+  const { folder = join(own, "store") } = options;
+  await createFolder(folder, options);
+  const args = ["serve", "--port", "0", "--data-dir", folder];
+  if (options.seed !== undefined) {
+    args.push("--seed", join(own, "seed.json"));
+    await writeFile(join(own, "seed.json"), JSON.stringify(options.seed));
+  }
   const stdout = new PassThrough();
-  const place = ["--port", "0", "--data-dir", folder];
   const leave = enter({
-    argv: [process.execPath, "zoo-api", "serve", ...place, ...args],
-    env: { ...commandEnvironment(), ...serverSecrets, ...env },
+    argv: [process.execPath, "zoo-api", ...args, ...options.args ?? []],
+    env: { ...commandEnvironment(), ...serverSecrets, ...options.env },
     stdout,
     stderr: stdout,
     exit,
@@ -122,19 +132,24 @@ async function startNow(
       if (found) resolve(Number(found[1]));
     });
     const fail = (reason: unknown) =>
-      reject(new Error(`The server ended (${reason}): ${output}`));
-    ended.then(fail, fail);
+      reject(new Error(`The server ended with code ${reason}: ${output}`));
+    ended.then((code) => setImmediate(fail, code), fail);
   }).finally(() => listeners = leave());
-  const origin = `http://127.0.0.1:${port}`;
+  const end = async () => {
+    let code = 0;
+    const leave = enter({ exit: (given: number) => code ||= given });
+    for (const stop of listeners) stop("SIGTERM");
+    return (await ended.finally(leave)) || code;
+  };
   return {
-    ...clientOf(origin),
+    ...clientOf(`http://127.0.0.1:${port}`, documentKey(options)),
+    port,
     folder,
     output: () => output,
-    async end() {
-      let code = 0;
-      const leave = enter({ exit: (given: number) => code ||= given });
-      for (const stop of listeners) stop("SIGTERM");
-      return (await ended.finally(leave)) || code;
+    end: () => inTurn(end),
+    async stop() {
+      await inTurn(end);
+      await removeFolder(own);
     },
   };
 }

@@ -244,15 +244,10 @@ async function countSample(
   env: Readonly<Record<string, string>>,
   args: readonly string[] = [],
 ): Promise<string | null> {
-  const server = await startHere({
-    folder: await temporaryFolder(),
-    env,
-    args: ["--sample", ...args],
-  });
+  const server = await startHere({ env, args: ["--sample", ...args] });
   const response = await server.request("GET", `/v1/${name}`);
   assert.equal(response.status, 200, response.text);
-  await server.end();
-  await removeFolder(server.folder);
+  await server.stop();
   return response.headers.get("x-total-count");
 }
 

@@ -156,7 +156,7 @@ test("FEATURES=none: a first start and an unchanged one succeed, a changed one i
   await writeFile(file, otherFile);
   const env = { FEATURES: "none" };
   for (let starts = 0; starts < 2; starts++) {
-    const server = await startHere({ folder, env });
+    const server = await startHere({ folder, env, isNew: starts === 0 });
     assert.equal(await server.end(), 0);
   }
   const { code, stderr } = await run(["serve", "--port", "0"], {

@@ -19,7 +19,7 @@ import {
   start,
   temporaryFolder,
 } from "../harness.ts";
-import { runHere } from "../in-process.ts";
+import { runHere, type ServerHere, startHere } from "../in-process.ts";
 
 const password = "a password of sixteen";
 const zoo = { id: 1, name: "Basel", city: "Basel", country: "CH" };
@@ -714,7 +714,7 @@ describe("users", () => {
 });
 
 test("the last admin can be neither deleted nor demoted", async () => {
-  const own = await start();
+  const own = await startHere();
   try {
     const first = await own.signIn();
     const ask = (method: string, id: number, json?: unknown, token = first) =>
@@ -759,17 +759,17 @@ test("old tokens survive a restart and a rotation of secrets", async () => {
   const [old, fresh] = ["o".repeat(32), "f".repeat(40)];
   const running = async (
     secrets: string,
-    work: (server: Server) => Promise<void>,
+    work: (server: ServerHere) => Promise<void>,
   ) => {
     const env = { JWT_SECRET: secrets };
-    const own = await start({ folder, env });
+    const own = await startHere({ folder, env });
     try {
       await work(own);
     } finally {
       await own.stop();
     }
   };
-  const ask = (own: Server, token: string) =>
+  const ask = (own: ServerHere, token: string) =>
     own.request("GET", "/v1/user", { token });
   let first = "";
   let second = "";
@@ -814,7 +814,7 @@ test("old tokens survive a restart and a rotation of secrets", async () => {
 
 test("no response, log line or export shows a password, hash or token", async () => {
   const folder = await temporaryFolder();
-  const own = await start({ folder, env: { LOG: "debug" } });
+  const own = await startHere({ folder, env: { LOG: "debug" } });
   const secrets = [1, 2, 3, 4, 5].map((n) => `unmistakable-${n}-password`);
   const [first = "", second = "", third = "", fourth = "", fifth = ""] =
     secrets;

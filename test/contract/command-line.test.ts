@@ -23,9 +23,9 @@ import { join } from "node:path";
 import process from "node:process";
 import { after, describe, test, type TestContext } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
-import { collectionsFile } from "../collections.ts";
 import {
   command,
+  commandEnvironment,
   freePort,
   lacks,
   notInNode,
@@ -38,7 +38,12 @@ import {
   type StartOptions,
   temporaryFolder,
 } from "../harness.ts";
-import { runHere } from "../in-process.ts";
+import {
+  type HereOptions,
+  runHere,
+  type ServerHere,
+  startHere,
+} from "../in-process.ts";
 
 const seed = {
   zoos: [{ id: 5, name: "Basel", city: "Basel", country: "CH" }],
@@ -79,6 +84,16 @@ async function serverFor(
   options: StartOptions = {},
 ): Promise<Server> {
   const server = await start(options);
+  afterwards(t, () => server.stop());
+  return server;
+}
+
+/** Starts a server in this process, that stops with the test. */
+async function serverHereFor(
+  t: TestContext,
+  options: HereOptions = {},
+): Promise<ServerHere> {
+  const server = await startHere(options);
   afterwards(t, () => server.stop());
   return server;
 }
@@ -140,7 +155,7 @@ async function usedFolder(t: TestContext): Promise<string> {
 
 async function createUsedFolder(): Promise<string> {
   const folder = join(await temporaryFolder(), "store");
-  const server = await start({ folder, seed });
+  const server = await startHere({ folder, seed });
   const token = await server.signIn();
   for (const name of ["Nala", "Simba", "Rafiki", "Zazu"]) {
     const answer = await server.request("POST", "/v1/animals", {
@@ -155,7 +170,10 @@ async function createUsedFolder(): Promise<string> {
   return folder;
 }
 
-async function countOf(server: Server, collection: string): Promise<number> {
+async function countOf(
+  server: Pick<Server, "request">,
+  collection: string,
+): Promise<number> {
   const answer = await server.request("GET", `/v1/${collection}`);
   return Number(answer.headers.get("x-total-count"));
 }
@@ -219,7 +237,7 @@ describe("the command line", { concurrency: 3 }, () => {
         assert.equal(result.lines.join().includes("tiny"), false);
       }
     }
-    const server = await serverFor(t, {
+    const server = await serverHereFor(t, {
       isNew: true,
       args: ["--jwt-secret-file", secret, "--admin-password-file", word],
       // Overridden, so not validated.
@@ -289,7 +307,7 @@ describe("the command line", { concurrency: 3 }, () => {
         ["https://a.example/zoo", "/zoo, served as https://a.example/zoo/ as"],
       ] as const
     ) {
-      const server = await serverFor(t, { env: { BASE_URL: url } });
+      const server = await serverHereFor(t, { env: { BASE_URL: url } });
       const line = `listening on http://127.0.0.1:${server.port}${expected}`;
       assert.ok(server.output().includes(line), server.output());
       const { status } = await server.request("GET", "/zoo");
@@ -308,7 +326,7 @@ describe("the command line", { concurrency: 3 }, () => {
         "-qec",
         `timeout --foreground 60 ${words} --data-dir '${folder}' ${flags}`,
         "/dev/null",
-      ], { cwd: root, env: { ...process.env, COLLECTIONS: collectionsFile } });
+      ], { cwd: root, env: commandEnvironment() });
       let output = "";
       child.stdout.setEncoding("utf8").on("data", (text) => {
         output += text;
@@ -379,7 +397,7 @@ describe("the command line", { concurrency: 3 }, () => {
     assert.equal(check.code, 0, check.stdout);
     await server.end();
 
-    const again = await serverFor(t, options);
+    const again = await serverHereFor(t, options);
     const token = await again.signIn("admin", word);
     const json = { username: "kim", password };
     await again.request("POST", "/v1/users", { token, json });
@@ -416,7 +434,7 @@ describe("the command line", { concurrency: 3 }, () => {
       assert.match(file, mode, name);
     }
     await server.end();
-    const again = await serverFor(t, options);
+    const again = await serverHereFor(t, options);
     const answer = await again.request("GET", "/v1/user", { token });
     assert.equal(answer.status, 200, answer.text);
     assert.equal(await readFile(join(folder, "secret"), "utf8"), secret);
@@ -471,18 +489,11 @@ describe("the command line", { concurrency: 3 }, () => {
     }
   });
 
-  test("SIGHUP does not end the server", async (t) => {
-    const server = await serverFor(t, { folder: await folderFor(t) });
-    server.child.kill("SIGHUP");
-    const { status } = await server.request("GET", "/health");
-    assert.equal(status, 200);
-    assert.equal(await server.end("SIGTERM"), 0);
-  });
-
   for (const signal of ["SIGTERM", "SIGINT"] as const) {
-    test(`${signal} responds to requests in flight, then exits with 0`, async (t) => {
+    test(`${signal}, unlike SIGHUP, responds to requests in flight, then exits with 0`, async (t) => {
       const folder = await folderFor(t);
       const server = await serverFor(t, { folder, seed });
+      server.child.kill("SIGHUP");
       const token = await server.signIn();
       const body = JSON.stringify({
         zoo_id: 5,
@@ -699,8 +710,7 @@ describe("the command line", { concurrency: 3 }, () => {
     const input = "\ufeffa long enough one\r\nmore";
     const added = await runHere(["user", "add", "ada"], { env, input });
     assert.equal(added.code, 0, added.stderr);
-    const server = await start({ folder: env.DATA_DIR });
-    t.after(() => server.stop());
+    const server = await serverHereFor(t, { folder: env.DATA_DIR });
     assert.notEqual(await server.signIn("ada", "a long enough one"), "");
   });
 
@@ -771,7 +781,7 @@ describe("the command line", { concurrency: 3 }, () => {
 
     // ADMIN_PASSWORD counts only while there is no user, with or without a
     // seed.
-    const server = await serverFor(t, { folder, seed });
+    const server = await serverHereFor(t, { folder, seed });
     assert.equal(await countOf(server, "animals"), 2);
     await assert.rejects(server.signIn());
     const token = await server.signIn("mia", password);
@@ -786,7 +796,7 @@ describe("the command line", { concurrency: 3 }, () => {
 
     const changed = await user(["password", "mia"], "a new password");
     assert.equal(changed.code, 0, shown(changed));
-    const again = await serverFor(t, { folder });
+    const again = await serverHereFor(t, { folder });
     await assert.rejects(again.signIn("mia", password));
     await again.signIn("mia", "a new password");
     const old = await again.request("GET", "/v1/user", { token });
@@ -864,13 +874,13 @@ describe("the command line", { concurrency: 3 }, () => {
       assert.ok(text.includes(record), text);
       assert.match(text, new RegExp(`\\b${property}\\b`));
     }
-    const server = await serverFor(t, { folder });
+    const server = await serverHereFor(t, { folder });
     assert.equal(await countOf(server, "zoos"), 0);
     assert.equal(await countOf(server, "animals"), 0);
     const gone = await server.request("GET", "/v1/zoos/5");
     assert.equal(gone.status, 404, "no id was ever given");
     await server.end();
-    const seeded = await serverFor(t, { folder, seed });
+    const seeded = await serverHereFor(t, { folder, seed });
     assert.equal(await countOf(seeded, "animals"), 2);
   });
 
@@ -915,7 +925,7 @@ describe("the command line", { concurrency: 3 }, () => {
 
   test("a seed is loaded only if no id was ever assigned", async (t) => {
     const folder = await folderFor(t);
-    const first = await serverFor(t, { folder });
+    const first = await serverHereFor(t, { folder });
     const token = await first.signIn();
     const made = await first.request("POST", "/v1/zoos", {
       token,
@@ -926,14 +936,14 @@ describe("the command line", { concurrency: 3 }, () => {
     const gone = await first.request("DELETE", url, { token });
     assert.equal(gone.status, 204);
     await first.end();
-    const second = await serverFor(t, { folder, seed });
+    const second = await serverHereFor(t, { folder, seed });
     assert.equal(await countOf(second, "zoos"), 0);
     assert.equal((await second.request("GET", url)).status, 410);
   });
 
   test("seeded records keep their ids, and those without one get a new one", async (t) => {
     const { id: _id, ...zoo } = { ...seed.zoos[0], name: "Without id" };
-    const server = await serverFor(t, {
+    const server = await serverHereFor(t, {
       seed: { ...seed, zoos: [...seed.zoos, zoo] },
     });
     const zoos = (await server.request("GET", "/v1/zoos")).body;

@@ -17,6 +17,7 @@ import {
   start,
   temporaryFolder,
 } from "../harness.ts";
+import { startHere } from "../in-process.ts";
 import { seed } from "../seed.ts";
 
 type Properties = Readonly<Record<string, unknown>>;
@@ -480,7 +481,7 @@ test("records, ids and sign-ins survive the process", async () => {
   const options = { folder: join(own, "store"), seed };
   const json = { name: "Last", city: "Lima", country: "PE" };
   try {
-    const first = await start(options);
+    const first = await startHere(options);
     const { admin, kept, gone, list } = await (async () => {
       const admin = await first.signIn();
       const init = { token: admin, json };
@@ -492,11 +493,11 @@ test("records, ids and sign-ins survive the process", async () => {
       });
       assert.equal(end.status, 204, end.text);
       const list = await first.request("GET", "/v1/zoos");
-      assert.equal(await first.end("SIGTERM"), 0);
+      assert.equal(await first.end(), 0);
       return { admin, kept: kept.body, gone: gone.body, list: list.body };
     })().finally(() => first.stop());
 
-    const second = await start(options);
+    const second = await startHere(options);
     try {
       assert.deepEqual((await second.request("GET", "/v1/zoos")).body, list);
       assert.deepEqual((await second.request("GET", kept.url)).body, kept);

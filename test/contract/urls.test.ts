@@ -16,6 +16,7 @@ import {
   signInNew,
   start,
 } from "../harness.ts";
+import { type ServerHere, startHere } from "../in-process.ts";
 import { seed } from "../seed.ts";
 import { featureNames } from "../../src/features.ts";
 
@@ -515,7 +516,7 @@ describe("BASE_URL", () => {
     ] as const
   ) {
     test(`${value} moves every URL below ${path}`, async () => {
-      const other = await start({ seed, env: { BASE_URL: value } });
+      const other = await startHere({ seed, env: { BASE_URL: value } });
       try {
         const at = (name: string, method = "GET") =>
           other.request(method, path + name);
@@ -574,7 +575,7 @@ describe("BASE_URL", () => {
 });
 
 /** Signs the admin in to an API that is not at the root. */
-async function otherToken(other: Server, path: string): Promise<string> {
+async function otherToken(other: ServerHere, path: string): Promise<string> {
   const answer = await other.request("POST", `${path}v1/authorizations`, {
     json: { username: "admin", password: adminPassword },
   });

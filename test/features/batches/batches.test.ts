@@ -13,6 +13,7 @@ import {
   start,
   temporaryFolder,
 } from "../../harness.ts";
+import { startHere } from "../../in-process.ts";
 import { startLibrary } from "../../library.ts";
 
 const { collection, string, unique, optional, reference } = vocabulary;
@@ -229,7 +230,7 @@ test("of batches that a kill interrupts, each is complete or absent", async (t) 
     }
   };
   await assert.rejects(Promise.all([sender(), sender(), sender()]));
-  const again = await start({ folder });
+  const again = await startHere({ folder });
   t.after(() => again.stop());
   const { headers } = await again.request("GET", "/v1/zoos?limit=1");
   const stored = Number(headers.get("x-total-count"));

@@ -14,6 +14,7 @@ import {
   type Server,
   start,
 } from "../../harness.ts";
+import { type ServerHere, startHere } from "../../in-process.ts";
 import { seed } from "../../seed.ts";
 
 const zoo = { name: "New", city: "Ghent", country: "BE" };
@@ -212,10 +213,10 @@ describe("a precondition is evaluated", () => {
 });
 
 describe("with REQUIRE_IF_MATCH=1", () => {
-  let strict: Server;
+  let strict: ServerHere;
   let admin: string;
   before(async () => {
-    strict = await start({ seed, env: { REQUIRE_IF_MATCH: "1" } });
+    strict = await startHere({ seed, env: { REQUIRE_IF_MATCH: "1" } });
     admin = await strict.signIn();
   });
   after(() => strict.stop());

@@ -10,11 +10,10 @@ import {
   type Answer,
   exchange,
   removeFolder,
-  type Server,
   start,
   temporaryFolder,
 } from "../../harness.ts";
-import { runHere } from "../../in-process.ts";
+import { runHere, type ServerHere, startHere } from "../../in-process.ts";
 
 const one = "https://one.example";
 const two = "http://two.example:8080";
@@ -34,7 +33,7 @@ function listOf(answer: Answer, name: string): string[] {
 
 /** Sends a preflight, as a browser does before the request of a script. */
 function preflight(
-  server: Server,
+  server: ServerHere,
   path: string,
   { origin = one, method = "PUT", asked = "authorization,if-match" } = {},
 ): Promise<Answer> {
@@ -48,8 +47,8 @@ function preflight(
 }
 
 describe("without CORS_ORIGINS", () => {
-  let server: Server;
-  before(async () => server = await start({ env: { CORS_ORIGINS: "" } }));
+  let server: ServerHere;
+  before(async () => server = await startHere({ env: { CORS_ORIGINS: "" } }));
   after(() => server.stop());
 
   test("no response has a field of CORS", async () => {
@@ -66,7 +65,7 @@ describe("without CORS_ORIGINS", () => {
 });
 
 describe("with a list of origins", () => {
-  let server: Server;
+  let server: ServerHere;
   let token: string;
   before(async () => {
     server = await start({ env: { CORS_ORIGINS: `${one}, ${two}` } });
@@ -237,8 +236,10 @@ describe("with a list of origins", () => {
 });
 
 describe("with CORS_ORIGINS=*", () => {
-  let server: Server;
-  before(async () => server = await start({ args: ["--cors-origins", "*"] }));
+  let server: ServerHere;
+  before(async () =>
+    server = await startHere({ args: ["--cors-origins", "*"] })
+  );
   after(() => server.stop());
 
   test("all may read, and the response is the same for each", async () => {

@@ -5,6 +5,7 @@
  */
 
 import { strict as assert } from "node:assert";
+import process from "node:process";
 import { describe, test } from "node:test";
 import { getHeapStatistics } from "node:v8";
 import { setTimeout as delay } from "node:timers/promises";
@@ -18,6 +19,7 @@ import {
   start,
   temporaryFolder,
 } from "../../harness.ts";
+import { type ServerHere, startHere } from "../../in-process.ts";
 
 const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
 
@@ -36,6 +38,9 @@ async function count(at: Pick<Server, "request">): Promise<number> {
   return Number(headers.get("x-total-count"));
 }
 
+/** How often the server is killed. */
+const kills = process.env["WHOLE"] === "1" ? 8 : 2;
+
 test(
   "fifty retries to a server that is killed create one record",
   {},
@@ -44,7 +49,7 @@ test(
     let server = await start({ folder });
     try {
       const token = await server.signIn();
-      for (let round = 1; round <= 4; round++) {
+      for (let round = 1; round <= kills; round++) {
         const key = `round-${round}`;
         const seen: Answer[] = [];
         const answers = Array.from(
@@ -80,11 +85,11 @@ test(
 
 test("a retry is recognized after a restart", async () => {
   const folder = await temporaryFolder();
-  const before = await start({ folder });
+  const before = await startHere({ folder });
   const token = await before.signIn();
   const first = await post(before, token, "key");
   await before.stop();
-  const server = await start({ folder });
+  const server = await startHere({ folder });
   try {
     const again = await post(server, token, "key");
     assert.equal(again.status, 201, again.text);
@@ -194,18 +199,19 @@ describe("a key is valid", () => {
 
 test("a key survives kill -9 after its record was changed, and after it was deleted", async () => {
   const folder = await temporaryFolder();
-  let server = await start({ folder });
+  const killed = await start({ folder });
+  let server: ServerHere | undefined;
   try {
-    const token = await server.signIn();
-    const changed = await post(server, token, "changed");
-    const deleted = await post(server, token, "deleted");
-    await server.request("PATCH", changed.body.url, {
+    const token = await killed.signIn();
+    const changed = await post(killed, token, "changed");
+    const deleted = await post(killed, token, "deleted");
+    await killed.request("PATCH", changed.body.url, {
       token,
       json: { city: "Bonn" },
     });
-    await server.request("DELETE", deleted.body.url, { token });
-    await server.end("SIGKILL");
-    server = await start({ folder });
+    await killed.request("DELETE", deleted.body.url, { token });
+    await killed.end("SIGKILL");
+    server = await startHere({ folder });
     const again = await post(server, token, "changed");
     assert.equal(again.text, changed.text);
     assert.equal(again.headers.get("etag"), changed.headers.get("etag"));
@@ -213,7 +219,7 @@ test("a key survives kill -9 after its record was changed, and after it was dele
     assertError(gone, 41000);
     assert.equal(await count(server), 1);
   } finally {
-    await server.stop();
+    await server?.stop();
     await removeFolder(folder);
   }
 });

@@ -18,7 +18,7 @@ import {
   storedAdmin,
   temporaryFolder,
 } from "../../harness.ts";
-import { runHere } from "../../in-process.ts";
+import { runHere, startHere } from "../../in-process.ts";
 import { signalBeforeWrite } from "./interrupted.ts";
 import { fromLines, sendLines, toLines } from "../../lines.ts";
 
@@ -251,7 +251,7 @@ test("an import of users that is interrupted waits for the next command, whateve
     /: the next import finishes it, but no start of the server, which accepts no hashes; to repeat/,
   );
   const [, folder = ""] = stopped.place;
-  const server = await start({ folder });
+  const server = await startHere({ folder });
   await server.end();
   assert.match(
     server.output(),

@@ -9,6 +9,7 @@ import process from "node:process";
 import { after, before, describe, test } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { assertError, root, type Server, start } from "../../harness.ts";
+import { type ServerHere, startHere } from "../../in-process.ts";
 import {
   heldFiles,
   type Running,
@@ -19,10 +20,12 @@ import { fetchLines, fromLines, lines } from "../../lines.ts";
 const json = "application/json";
 
 describe("an export", () => {
-  let server: Server;
+  let server: ServerHere;
   let token: string;
   before(async () => {
-    server = await start({ args: ["--seed", join(root, "data/seed.json")] });
+    server = await startHere({
+      args: ["--seed", join(root, "data/seed.json")],
+    });
     token = await server.signIn();
   });
   after(() => server.stop());

@@ -29,6 +29,7 @@ import {
 } from "../../../src/store/store.ts";
 import { eventually, startApplication } from "../../application.ts";
 import { start } from "../../harness.ts";
+import { type ServerHere, startHere } from "../../in-process.ts";
 import {
   ended,
   importLines,
@@ -139,22 +140,23 @@ test("an import waits while the disk is full, and then imports each line once", 
 });
 
 test("an import whose body is lost fails with that reason, and the next one runs", async () => {
-  let server = await start({
+  const killed = await start({
     nodeArgs: signalBeforeWrite("SIGKILL", '"id":1,"name"'),
   });
-  const { folder } = server;
+  const { folder } = killed;
+  let server: ServerHere | undefined;
   try {
-    let token = await server.signIn();
-    const { body: { url } } = await sendLines(server, "/v1/zoos", {
+    let token = await killed.signIn();
+    const { body: { url } } = await sendLines(killed, "/v1/zoos", {
       token,
       raw: toLines([zoo]),
     });
-    assert.equal(await server.ended, null);
+    assert.equal(await killed.ended, null);
     const spool = join(folder, "spool");
     const names = await readdir(spool);
     assert.equal(names.length, 1);
     await rm(join(spool, names[0] ?? ""));
-    server = await start({ folder });
+    server = await startHere({ folder });
     token = await server.signIn();
     const task = await taskWhen(server, { url, token, until: ended });
     assert.equal(task.status, "failed");
@@ -165,7 +167,8 @@ test("an import whose body is lost fails with that reason, and the next one runs
     });
     assert.equal(next.imported, 1);
   } finally {
-    await server.stop();
+    await server?.stop();
+    await killed.stop();
   }
 });
 

@@ -19,6 +19,7 @@ import {
   start,
   storedAdmin,
 } from "../../harness.ts";
+import { startHere } from "../../in-process.ts";
 import {
   ended,
   fetchLines,
@@ -36,7 +37,7 @@ const seed = { zoos: [zoo, { ...zoo, name: "Burgers" }] };
 const animal = { zoo_id: 1, animal_type_id: 3, name: "Momo" };
 
 /** A smaller test runs by default; `LINES=100000 KILLS=10 MIB=1024` is the full one. */
-const { LINES = "4000", KILLS = "3", MIB = "64" } = process.env;
+const { LINES = "4000", KILLS = "2", MIB = "64" } = process.env;
 
 async function spools({ folder }: { folder: string }): Promise<string[]> {
   return await readdir(join(folder, "spool")).catch(() => []);
@@ -527,7 +528,7 @@ test("an import that is killed again and again imports each valid line once", as
       (error) => assert.match(String(error), /ended with code null/),
     );
   }
-  const server = await start({ folder });
+  const server = await startHere({ folder });
   t.after(() => server.stop());
   const token = await server.signIn();
   const task = await taskWhen(server, { url, token, until: ended });
@@ -559,7 +560,7 @@ test("an import that waits while the feature is off finishes when it is on again
   });
   assert.equal(await first.ended, 0);
 
-  const without = await start({ folder, env: { FEATURES: "none" } });
+  const without = await startHere({ folder, env: { FEATURES: "none" } });
   t.after(() => without.stop());
   const token = await without.signIn();
   const hidden = await without.request("GET", url, { token });
@@ -573,7 +574,7 @@ test("an import that waits while the feature is off finishes when it is on again
   assert.equal((await spools(without)).length, 1);
   await without.end();
 
-  const server = await start({ folder });
+  const server = await startHere({ folder });
   t.after(() => server.stop());
   const task = await taskWhen(server, { url, token, until: ended });
   assert.deepEqual([task.status, task.imported], ["succeeded", records.length]);
@@ -584,7 +585,7 @@ test("an import that waits while the feature is off finishes when it is on again
 });
 
 test("an export imports into an empty store as the same records", async () => {
-  const server = await start({
+  const server = await startHere({
     args: ["--seed", join(root, "data/seed.json")],
   });
   const token = await server.signIn();
@@ -594,7 +595,7 @@ test("an export imports into an empty store as the same records", async () => {
     token,
     json: { name: "“Żoo”\u2028🦒", city: 'A"\\b' },
   });
-  const empty = await start();
+  const empty = await startHere();
   try {
     const own = await empty.signIn();
     for (const path of ["/v1/zoos", "/v1/animals", "/v1/employees"]) {

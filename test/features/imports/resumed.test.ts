@@ -4,12 +4,8 @@ import { strict as assert } from "node:assert";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import {
-  removeFolder,
-  type Server,
-  start,
-  temporaryFolder,
-} from "../../harness.ts";
+import { removeFolder, start, temporaryFolder } from "../../harness.ts";
+import { type ServerHere, startHere } from "../../in-process.ts";
 import {
   ended,
   fetchLines,
@@ -58,7 +54,7 @@ async function declare(name: string, check: string) {
 }
 
 /** Imports the books with a server that kills itself before it writes a text; then starts one that imports nothing. */
-async function killImport(folder: string, text: string): Promise<Server> {
+async function killImport(folder: string, text: string): Promise<ServerHere> {
   const env = await declare("earlier", "");
   const nodeArgs = signalBeforeWrite("SIGKILL", text);
   const first = await start({ folder, env, nodeArgs });
@@ -69,7 +65,7 @@ async function killImport(folder: string, text: string): Promise<Server> {
   });
   assert.equal(status, 202);
   assert.equal(await first.ended, null);
-  return await start({ folder, env: { ...env, FEATURES: "none" } });
+  return await startHere({ folder, env: { ...env, FEATURES: "none" } });
 }
 
 /** Resumes the import under a rule; returns its task and the books at the end. */
@@ -77,7 +73,7 @@ async function resume(folder: string) {
   const check = `check: ({ title, next_id }) =>
     title === "Bad" && next_id !== null ? { next_id: "must be empty" } : {},`;
   const env = await declare("later", check);
-  const server = await start({ folder, env });
+  const server = await startHere({ folder, env });
   const token = await server.signIn();
   const task = await taskWhen(server, {
     url: "/v1/tasks/1",

@@ -23,7 +23,7 @@ import {
 import { startApplication } from "../../application.ts";
 import { apiOf } from "../../collections.ts";
 import { vocabulary } from "../../../src/cli/declaration/checked-vocabulary.ts";
-import { runHere } from "../../in-process.ts";
+import { runHere, startHere } from "../../in-process.ts";
 import { library, startLibrary } from "../../library.ts";
 import {
   ended,
@@ -495,7 +495,7 @@ test("an import that is killed in its second pass goes on at the next start", as
   const { status } = await sendLines(server, "/v1/books", { token, raw });
   assert.equal(status, 202);
   assert.equal(await server.ended, null);
-  const again = await start({ folder, env });
+  const again = await startHere({ folder, env });
   t.after(() => again.stop());
   const task = await taskWhen(again, {
     url: "/v1/tasks/1",

@@ -12,7 +12,7 @@ import {
   start,
   temporaryFolder,
 } from "../../harness.ts";
-import { runHere } from "../../in-process.ts";
+import { runHere, startHere } from "../../in-process.ts";
 import { fromLines, sendLines, toLines } from "../../lines.ts";
 
 const password = "the password of kim";
@@ -57,7 +57,7 @@ test("moved users keep their ids and times, and sign in with their old passwords
   const { code, stdout, stderr } = await importUsers("moved", exported);
   assert.equal(stdout, "imported 2 users, rejected 0\n", stderr);
   assert.equal(code, 0);
-  const moved = await start({ folder: join(own, "moved") });
+  const moved = await startHere({ folder: join(own, "moved") });
   t.after(() => moved.stop());
   const admin = await moved.signIn("admin", adminPassword);
   await moved.signIn("kim", password);

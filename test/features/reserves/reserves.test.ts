@@ -2,13 +2,14 @@
 
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import { assertError, start } from "../../harness.ts";
+import { assertError } from "../../harness.ts";
+import { startHere } from "../../in-process.ts";
 import { Memory } from "../../../src/store/memory/limit.ts";
 import { WritableTable } from "../../../src/store/memory/table.ts";
 
 test("the limit is reported at the start and by /health, only with the feature", async () => {
   for (const names of ["reserves", "none"]) {
-    const server = await start({ env: { FEATURES: names } });
+    const server = await startHere({ env: { FEATURES: names } });
     try {
       const isOn = names === "reserves";
       const { status, body } = await server.request("GET", "/health");

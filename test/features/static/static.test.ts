@@ -20,7 +20,7 @@ import {
   start,
   temporaryFolder,
 } from "../../harness.ts";
-import { runHere } from "../../in-process.ts";
+import { runHere, startHere } from "../../in-process.ts";
 
 const large = 200 << 20;
 const html = "<!doctype html><title>app</title>";
@@ -281,7 +281,7 @@ test("neither the data folder nor a key is among the files, whatever their paths
   }
   const beside = join(folder, "site-store");
   const env = { PUBLIC: site, BASE_URL: "/api/" };
-  const other = await start({ env, folder: beside });
+  const other = await startHere({ env, folder: beside });
   assert.equal((await other.request("GET", "/api/v1")).status, 200);
   await other.stop();
 });
