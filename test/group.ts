@@ -50,8 +50,12 @@ type HookName = "before" | "after" | "beforeEach" | "afterEach";
 const nodeTest = process.getBuiltinModule("node:test");
 const { test: runTest } = nodeTest;
 
+/** A file that takes longer has failed. */
+const timeout = 1_800_000;
+
 /** The suite that registers its tests; undefined while tests run. */
 let current: Suite | undefined;
+let currentFile = "";
 let count = { registered: 0, ended: 0 };
 
 function readEntry(args: readonly unknown[]): Entry {
@@ -59,7 +63,7 @@ function readEntry(args: readonly unknown[]): Entry {
   const run = args.at(-1);
   assert.ok(typeof name === "string" && typeof run === "function", `${name}`);
   const options = args.length > 2 ? Object(args[1]) : {};
-  return { name, options, run: run as Run };
+  return { name: `${currentFile}: ${name}`, options, run: run as Run };
 }
 
 function add(suite: Suite, entry: Entry): void {
@@ -106,6 +110,7 @@ async function runSuite(t: TestContext, suite: Suite): Promise<void> {
 async function runFile(t: TestContext, file: string): Promise<void> {
   const suite = new Suite();
   current = suite;
+  currentFile = file;
   try {
     await import(pathToFileURL(join(import.meta.dirname, file)).href);
   } finally {
@@ -139,6 +144,6 @@ await runTest("the files of a process", async (t) => {
   for (;;) {
     const { file } = await nextFile();
     if (file === undefined) break;
-    await t.test(file, (each) => runFile(each, file));
+    await t.test(file, { timeout }, (each) => runFile(each, file));
   }
 });

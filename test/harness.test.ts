@@ -1,13 +1,17 @@
 /** The properties on which the tests rely. */
 
 import { strict as assert } from "node:assert";
-import { spawn } from "node:child_process";
+import { fork, spawn } from "node:child_process";
 import { once } from "node:events";
 import { readdirSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
+import { join, relative } from "node:path";
 import process from "node:process";
-import { test } from "node:test";
+import { test, type TestContext } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
+import type { Order, Report } from "./group.ts";
 import {
+  commandEnvironment,
   loaderFor,
   removeFolder,
   runNode,
@@ -107,3 +111,94 @@ test("tests that do not observe promises are nested in their suites", async () =
   assert.equal(code, 0);
   assert.match(stdout, /^ {8}ok 1 - innermost/m);
 });
+
+/** Runs a file in a group; returns its exit code, output, and how many tests it registered and ended. */
+async function runInGroup(t: TestContext, text: string) {
+  const folder = await temporaryFolder();
+  t.after(() => removeFolder(folder));
+  const path = join(folder, "some.test.mjs");
+  await writeFile(
+    path,
+    `import { after, before, describe, test } from "node:test";\n${text}`,
+  );
+  const [untracked, reporter, group] = ["untracked", "reporter", "group"]
+    .map((name) => new URL(`${name}${extension}`, import.meta.url).href);
+  const child = fork(new URL(String(group)), [], {
+    execArgv: [
+      ...loaderFor(String(group)),
+      ...["--import", String(untracked), `--test-reporter=${reporter}`],
+      ...["--test-reporter-destination=stdout", "--test-force-exit"],
+    ],
+    stdio: ["ignore", "pipe", "pipe", "ipc"],
+    env: { ...commandEnvironment(), NODE_V8_COVERAGE: "" },
+  });
+  let output = "";
+  for (const stream of [child.stdout, child.stderr]) {
+    stream?.setEncoding("utf8").on("data", (part) => output += part);
+  }
+  const reports: Report[] = [];
+  const orders: Order[] = [{ file: relative(import.meta.dirname, path) }, {}];
+  child.on("message", (report: Report) => {
+    reports.push(report);
+    child.send(orders[reports.length - 1] ?? {});
+  });
+  const [code] = await once(child, "close");
+  return { code, output, last: reports[1] };
+}
+
+test("a group runs the suites and hooks of a file as Node.js does", async (t) => {
+  const { code, output, last } = await runInGroup(
+    t,
+    `const log = (word) => () => console.log(word);
+    after(log("8"));
+    before(log("1"));
+    describe("a suite", () => {
+      before(log("2"));
+      after(log("5"));
+      test("one", log("3"));
+      test("skipped", { skip: "for a reason" }, log("never"));
+      test("two", log("4"));
+    });
+    test("three", async (t) => {
+      t.after(log("7"));
+      await t.test("four", log("6"));
+    });`,
+  );
+  assert.equal(code, 0, output);
+  assert.equal(output.replace(/\D/g, ""), "12345678", output);
+  assert.deepEqual(last, { registered: 5, ended: 5 });
+});
+
+for (
+  const [what, text, expected] of [
+    ["a test fails", 'test("x", () => { throw 1; });', /some\.test\.mjs: x\n/],
+    [
+      "a test in a suite fails",
+      'describe("y", () => test("x", () => { throw 1; }));',
+      /some\.test\.mjs: x\n/,
+    ],
+    [
+      "a hook fails",
+      'before(() => { throw 1; }); test("x", () => {});',
+      /some\.test\.mjs\n/,
+    ],
+    [
+      "its import fails",
+      'test("x", () => {}); throw new Error("at import");',
+      /some\.test\.mjs\n.*at import/,
+    ],
+    ["it has no tests", "", /some\.test\.mjs\n.*no tests/],
+    [
+      "a test never ends",
+      'test("x", () => new Promise(() => {}));',
+      /some\.test\.mjs: x\n/,
+    ],
+  ] as const
+) {
+  test(`a group reports the file if ${what}`, async (t) => {
+    const { code, output } = await runInGroup(t, text);
+    assert.equal(code, 1, output);
+    assert.match(output, /FAILED \S*some\.test\.mjs/);
+    assert.match(output, expected);
+  });
+}

@@ -18,7 +18,9 @@ export default async function* report(
     } else if (type === "test:fail") {
       const { name, file = "", line = 0, details: { error } } = data;
       const reason = inspect(error.cause ?? error);
-      yield `\nFAILED ${name} (${file}:${line})\n${reason}\n`;
+      // In a group the name begins with the file.
+      const place = /group\.[jt]s$/.test(file) ? "" : ` (${file}:${line})`;
+      yield `\nFAILED ${name}${place}\n${reason}\n`;
     } else if (type === "test:stderr") {
       yield data.message;
     }
