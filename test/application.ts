@@ -36,6 +36,7 @@ import {
   storedAdmin,
   temporaryFolder,
 } from "./harness.ts";
+import { forgetServer } from "./replay.ts";
 
 /** A running application. */
 export interface Running {
@@ -137,6 +138,7 @@ export async function startApplication(options: {
     signIn: client.signIn,
     async stop() {
       await listener.close(1000);
+      forgetServer(origin);
       await application.stop();
       await store.close();
       await removeFolder(folder);

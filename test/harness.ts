@@ -24,6 +24,7 @@ import { openStore } from "../src/store/store.ts";
 import { collectionsFile, sample } from "./collections.ts";
 import {
   checkDocumented,
+  forgetServer,
   noteServer,
   type OpenApiDocument,
   type Schema,
@@ -592,6 +593,7 @@ async function startOne(options: StartOptions): Promise<Server> {
     throw error;
   });
   const origin = `http://127.0.0.1:${port}`;
+  ended.then(() => forgetServer(origin));
   const server: Server = {
     ...clientOf(origin, documentKey(options)),
     port,

@@ -20,6 +20,7 @@ import {
   type StartOptions,
   temporaryFolder,
 } from "./harness.ts";
+import { forgetServer } from "./replay.ts";
 
 /** Thrown instead of ending the process. */
 class Exit extends Error {
@@ -135,14 +136,17 @@ async function startNow(options: HereOptions): Promise<ServerHere> {
       reject(new Error(`The server ended with code ${reason}: ${output}`));
     ended.then((code) => setImmediate(fail, code), fail);
   }).finally(() => listeners = leave());
+  const origin = `http://127.0.0.1:${port}`;
   const end = async () => {
     let code = 0;
     const leave = enter({ exit: (given: number) => code ||= given });
     for (const stop of listeners) stop("SIGTERM");
-    return (await ended.finally(leave)) || code;
+    const failed = await ended.finally(leave);
+    forgetServer(origin);
+    return failed || code;
   };
   return {
-    ...clientOf(`http://127.0.0.1:${port}`, documentKey(options)),
+    ...clientOf(origin, documentKey(options)),
     port,
     folder,
     output: () => output,

@@ -112,6 +112,12 @@ export function noteServer(origin: string, key = origin): void {
   documents.delete(origin); // an earlier server may have had its port
 }
 
+/** Forgets a server that has ended: another one, with no document, may get its port. */
+export function forgetServer(origin: string): void {
+  keys.delete(origin);
+  documents.delete(origin);
+}
+
 /** Fetches the document of a server, below any base path of our tests; null without that feature. */
 async function fetchDocument(
   origin: string,
