@@ -61,10 +61,6 @@ async function serve(options: CommandSettings): Promise<void> {
   });
   const closing = [() => store.close()]; // undoes each step, the last one first
   try {
-    if (config.SEED !== undefined || flags.has("sample")) {
-      const { loadSeed } = await import("./first-seed.ts"); // few have one
-      await loadSeed(store, declaration, config);
-    }
     const secrets = config.JWT_SECRET ??
       await (shared?.loadSharedSecret(store) ?? loadSecret(dataDir));
     const application = new Application({
@@ -79,6 +75,10 @@ async function serve(options: CommandSettings): Promise<void> {
     });
     closing.unshift(() => application.stop());
     await application.start();
+    if (config.SEED !== undefined || flags.has("sample")) {
+      const { loadSeed } = await import("./first-seed.ts"); // few have one
+      await loadSeed(store, declaration, config);
+    }
     // Before anybody can sign in.
     await createFirstAdmin(store, { declaration, ...config }, output);
     removeChangedPassword(store, dataDir);

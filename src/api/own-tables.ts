@@ -1,10 +1,34 @@
 /** The tables that features have for themselves, and commands leave out; and what an unfinished import says of others in its own. */
 
-import type { Store } from "../store/store.ts";
+import { randomBytes } from "node:crypto";
+import type { Mutation, Store } from "../store/store.ts";
 import { declarationTable } from "./declaration/remembered.ts";
 
-/** The table with the histories of the store, which each copy begins anew: see features/events/history.ts. */
+/** The table with the histories of the store: see features/events/history.ts. */
 export const historyTable = "_history";
+
+/** How many histories are remembered; an id of an older one is unknown. */
+export const maxHistories = 100;
+
+/**
+ * Begins a history with a random name and the next sequence number, if the store
+ * has histories. Whoever opens a store to write does that first: it may be a copy
+ * of a store that has assigned the next numbers too.
+ */
+export async function beginHistory(store: Store): Promise<void> {
+  const table = store.tables.get(historyTable);
+  if (table === undefined) return;
+  await store.settle(() => {
+    const id = table.lastId + 1;
+    const name = randomBytes(5).toString("hex");
+    const mutations: Mutation[] = [
+      ["put", historyTable, { id, from: store.seq + 1, name }],
+    ];
+    const old = id - maxHistories;
+    if (table.get(old)) mutations.push(["del", historyTable, old]);
+    return { seq: store.apply(mutations, 0, { allowWhenFull: true }) };
+  });
+}
 
 /** The table with the references that records of an import await: see features/imports/awaited.ts. */
 export const awaitedTable = "_awaited";

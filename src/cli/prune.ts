@@ -1,6 +1,7 @@
 /** The command `prune`: permanently deletes data that is no longer declared, or the stored idempotency keys. */
 
 import type { Commands, CommandSettings } from "../api/feature.ts";
+import { beginHistory } from "../api/own-tables.ts";
 import { FullDisk } from "../store/full-disk.ts";
 import * as marker from "../store/log/marker.ts";
 import { PackedRow } from "../store/memory/packed-row.ts";
@@ -39,6 +40,7 @@ async function pruneCommand(
     etcd,
   });
   try {
+    await beginHistory(store);
     const hidden = findHidden(declaration, store.tables);
     if (target === keysTable) hidden.set(target, countKeys(store));
     const count = hidden.get(target);

@@ -14,6 +14,7 @@ import {
   salvageFolder,
 } from "./recovery/salvage.ts";
 import type { ApiDeclaration } from "../api/declaration/api.ts";
+import { historyTable } from "../api/own-tables.ts";
 import type { Commands, CommandSettings } from "../api/feature.ts";
 import { collectionsOf, tablesOf } from "../api/routes.ts";
 import { UsageError } from "../usage.ts";
@@ -104,6 +105,7 @@ async function replaceFiles(
     generation: generation + 1,
     seq,
   };
+  tables.delete(historyTable); // as in a backup: numbers that are lost are assigned again
   await writeGeneration(place, start, tables);
   await move((name) => generationOf(name) !== undefined || name === "mark");
   await writeMeta(place);

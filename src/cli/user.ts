@@ -6,6 +6,7 @@ import { Writable } from "node:stream";
 import type { Commands, CommandSettings } from "../api/feature.ts";
 import type { Values } from "../api/declaration/properties.ts";
 import { createUser, localOperator, requester } from "../api/operator.ts";
+import { beginHistory } from "../api/own-tables.ts";
 import type { Records } from "../api/records/records.ts";
 import { hashSecret } from "../api/records/writing.ts";
 import { recordsOf } from "../api/records/local.ts";
@@ -50,6 +51,7 @@ async function userCommand(
     ...reserves(),
   });
   try {
+    await beginHistory(store);
     const password = await readPassword();
     if (action === "add") {
       const user = { username: name, password, role: flags.get("role") };

@@ -29,8 +29,8 @@ import {
 } from "./feed.ts";
 import type { RequestContext, Result } from "../../api/request-context.ts";
 import { declarationTable } from "../../api/declaration/remembered.ts";
-import { historyTable } from "../../api/own-tables.ts";
-import { beginHistory, parseEventId, toEventId } from "./history.ts";
+import { beginHistory, historyTable } from "../../api/own-tables.ts";
+import { parseEventId, toEventId } from "./history.ts";
 import type { Api, Feature } from "../../api/feature.ts";
 
 /** The time between two heartbeats. */
@@ -340,10 +340,10 @@ export const feature: Feature = {
           return follow(source, context, positionOf(api.store));
         }
         const seq = parseEventId(api.store, String(id));
-        // Records from before the last change of the declaration may not
-        // fit it.
+        // Records from before the last change of the declaration may not fit
+        // it, and its own number precedes the history that this server began.
         const { lastSeq } = api.store.table(declarationTable);
-        const isOutdated = seq < lastSeq && lastSeq > 1;
+        const isOutdated = seq <= lastSeq && lastSeq > 1;
         return context.afterWaiting(
           feed.find(isOutdated ? -1 : seq),
           (from) => follow(source, context, from),

@@ -7,7 +7,7 @@ import process from "node:process";
 import { addAbortSignal } from "node:stream";
 import type { CommandSettings } from "../../api/feature.ts";
 import { recordsOf } from "../../api/records/local.ts";
-import { awaitedTable } from "../../api/own-tables.ts";
+import { awaitedTable, beginHistory } from "../../api/own-tables.ts";
 import { tasks } from "../../api/tasks/tasks.ts";
 import { usersWithHashes } from "../../api/records/imported.ts";
 import type { Records } from "../../api/records/records.ts";
@@ -69,6 +69,7 @@ export async function importCommand(
     tables,
   });
   try {
+    await beginHistory(store);
     const users = usersWithHashes(roles);
     // Any collection, because the worker also resumes unfinished imports of a
     // server.

@@ -1,0 +1,191 @@
+/**
+ * Histories: the id of an event that is not in the store, because a copy of the
+ * folder or a repair of it has assigned its number again, is unknown.
+ */
+
+import { strict as assert } from "node:assert";
+import { cp, readdir, readFile, writeFile } from "node:fs/promises";
+import { extname, join } from "node:path";
+import { test } from "node:test";
+import { follow } from "../../follower.ts";
+import {
+  adminPassword,
+  lacks,
+  removeFolder,
+  run,
+  type Server,
+  start,
+  temporaryFolder,
+} from "../../harness.ts";
+
+const declaration = (properties: string) => `
+  export default ({ collection, optional, string }) => ({
+    roles: ["member", "admin"],
+    collections: [collection({
+      name: "books", singular: "book",
+      access: { read: "anyone", write: "member", delete: "member" },
+      properties: { title: string({ maxLength: 20 }) ${properties} },
+    })],
+  });`;
+
+/** What is done with a folder before its server starts. */
+interface Way {
+  readonly name: string;
+  readonly seed?: unknown;
+  readonly properties?: string;
+  /** The titles of the books before the folder is copied. */
+  readonly titles?: readonly string[];
+  readonly prepare?: (
+    command: (
+      args: readonly string[],
+      input?: string,
+    ) => Promise<number | null>,
+  ) => Promise<void>;
+  readonly needs?: string;
+}
+
+const ways: readonly Way[] = [
+  { name: "a copy" },
+  {
+    name: "a copy to which users were added",
+    async prepare(command) {
+      for (const name of ["kim", "kom"]) {
+        assert.equal(await command(["user", "add", name], adminPassword), 0);
+      }
+    },
+  },
+  {
+    name: "a copy to which books were imported",
+    needs: "imports",
+    async prepare(command) {
+      const args = ["import", "books", "-"];
+      assert.equal(await command(args, '{"title":"Emma"}'), 0);
+    },
+  },
+  {
+    name: "a copy of which keys were deleted",
+    needs: "idempotency",
+    async prepare(command) {
+      assert.equal(await command(["prune", "answers"]), 0);
+    },
+  },
+  {
+    name: "a copy with another declaration",
+    needs: "evolution",
+    properties: ", pages: optional(string({ maxLength: 3 }))",
+  },
+  {
+    name: "a copy with a seed",
+    titles: [],
+    seed: { books: [{ title: "Emma" }] },
+  },
+];
+
+async function create(server: Server, token: string, title: string) {
+  const { status } = await server.request("POST", "/v1/books", {
+    token,
+    json: { title },
+    headers: { "idempotency-key": title.replace(" ", "-") },
+  });
+  assert.equal(status, 201);
+}
+
+/** Asserts that a server sends a reset to a client that has seen any of the numbers. */
+async function assertResets(server: Server, ids: readonly string[]) {
+  const token = await server.signIn();
+  assert.equal(ids.length, 3);
+  for (const id of ids) {
+    const follower = await follow(server.port, token, id);
+    assert.equal((await follower.next()).type, "reset", id);
+    follower.cut();
+  }
+}
+
+for (const { name, needs, ...way } of ways) {
+  const skip = lacks("events") || (needs ? lacks(needs) : false);
+  test(`an id that was lost is a reset: ${name}`, { skip }, async () => {
+    const own = await temporaryFolder();
+    const file = join(own, `books${extname(import.meta.filename)}`);
+    const args = ["--collections", file];
+    await writeFile(file, declaration(""));
+    const folder = join(own, "original");
+    const original = await start({ folder, args });
+    const copy = join(own, "copy");
+    try {
+      const token = await original.signIn();
+      const follower = await follow(original.port, token);
+      for (const title of way.titles ?? ["Faust"]) {
+        await create(original, token, title);
+      }
+      await cp(folder, copy, {
+        recursive: true,
+        filter: (path) => !path.endsWith(".sock"),
+      });
+      const lost: string[] = [];
+      for (const title of ["Lost 1", "Lost 2", "Lost 3"]) {
+        await create(original, token, title);
+        while ((await follower.next()).data["title"] !== title);
+        lost.push(follower.lastEventId);
+      }
+      await original.end();
+      await writeFile(file, declaration(way.properties ?? ""));
+      await way.prepare?.(async (words, input = "") => {
+        const all = [...words, "--data-dir", copy, ...args];
+        return (await run(all, { input })).code;
+      });
+      const { seed } = way;
+      const server = await start({
+        folder: copy,
+        args,
+        ...(seed !== undefined && { seed }),
+      });
+      try {
+        await assertResets(server, lost);
+      } finally {
+        await server.stop();
+      }
+    } finally {
+      await original.stop();
+      await removeFolder(own);
+    }
+  });
+}
+
+test("an id that was lost is a reset: a repair", {
+  skip: lacks("events") || lacks("marker"),
+}, async () => {
+  const server = await start();
+  const { folder } = server;
+  let ids: string[] = [];
+  try {
+    const token = await server.signIn();
+    const follower = await follow(server.port, token);
+    for (const name of ["Kept", "Lost 1", "Lost 2"]) {
+      const json = { name, city: "Bern", country: "CH" };
+      await server.request("POST", "/v1/zoos", { token, json });
+      await follower.next();
+      ids = [...ids, follower.lastEventId];
+    }
+    await server.end();
+    const logs = (await readdir(folder)).filter((each) => /^wal/.test(each));
+    for (const log of logs) {
+      const bytes = await readFile(join(folder, log));
+      for (const text of ["Lost 1", "Lost 2"]) {
+        const at = bytes.indexOf(text);
+        if (at > 0) bytes[at] = 0x23;
+      }
+      await writeFile(join(folder, log), bytes);
+    }
+    const repaired = await run(["repair", "--data-dir", folder]);
+    assert.match(repaired.stdout, /lost transactions: [1-9]/);
+    const next = await start({ folder });
+    try {
+      await assertResets(next, ids);
+    } finally {
+      await next.stop();
+    }
+  } finally {
+    await server.stop();
+    await removeFolder(folder);
+  }
+});
