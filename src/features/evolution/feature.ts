@@ -38,6 +38,7 @@ function adaptRecords(opened: OpenedDeclaration): boolean {
     opened.apply(mutation);
   };
   if (!rememberDeclaration({ ...opened, apply })) return false;
+  normalizeTimes(opened);
   const misfits = findMisfits(opened.collections, opened.store);
   if (misfits.length > 0) throw new CommandError(explainMisfits(misfits));
   return isRenamed;
@@ -62,6 +63,25 @@ function refuseOtherApi({ collections, store }: OpenedDeclaration): void {
     }: nothing that is stored would be served, and nothing was changed; ` +
       "name the declaration of the folder with --collections, or another folder with --data-dir",
   );
+}
+
+/** Stores times in the form that filters and sorting compare: as texts, they may have been stored in another one. */
+function normalizeTimes(
+  { collections, store, apply }: OpenedDeclaration,
+): void {
+  for (const { name: of, properties } of collections) {
+    const times = properties.filter(({ kind }) => kind === "timestamp");
+    if (times.length === 0) continue;
+    for (const { document } of store.table(of).rows()) {
+      const next = { ...document };
+      for (const { name, parse } of times) {
+        const { [name]: text } = document;
+        if (typeof text === "string") next[name] = parse(text) ?? text;
+      }
+      const isOther = times.some(({ name }) => next[name] !== document[name]);
+      if (isOther) apply(["put", of, next]);
+    }
+  }
 }
 
 /** Explains why a store cannot be opened with a declaration, and what to do. */

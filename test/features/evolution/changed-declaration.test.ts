@@ -15,6 +15,8 @@ import {
   type Property,
   reference,
   string,
+  timestamp,
+  unique,
 } from "../../../src/api/declaration/properties.ts";
 import { writeRecord } from "../../../src/api/records/writing.ts";
 import { operatorContext } from "../../operator.ts";
@@ -437,6 +439,36 @@ test("records for which the check throws do not fit", async (t) => {
     open({ ...shelves, check }),
     /shelves\.check: 1 record does not fit \(id 1\): .*too old You can correct them with the previous declaration$/,
   );
+});
+
+test("texts that become timestamps are stored, found and compared as such", async (t) => {
+  const { open } = await stores(t);
+  const text = { at: optional(string({ maxLength: 40 })) };
+  const time = { at: optional(timestamp()) };
+  const normal = { at: "2026-01-31T07:00:00.000Z" };
+  await open(shelf(text), {});
+  for (
+    const at of [
+      "2026-01-31t07:00:00z",
+      "2026-01-31T07:00:00Z",
+      "2026-01-31T12:00:00+05:00",
+    ]
+  ) {
+    assert.deepEqual(await open(shelf(text), { at }), { at });
+    assert.deepEqual(await open(shelf(time)), normal);
+    // Also with the former declaration.
+    assert.deepEqual(await open(shelf(text)), normal);
+  }
+  await assert.rejects(
+    open(shelf({ at: unique(time.at) })),
+    /shelves\.at: 3 records do not fit \(id 2, 3, 4\): "at" is already in use/,
+  );
+  const { open: other } = await stores(t);
+  const misfit = { at: "2026-01-31T24:00:00+05:00" };
+  await other(shelf(text), { at: "2026-01-31T12:00:00+05:00" });
+  await other(shelf(text), misfit);
+  await assert.rejects(other(shelf(time)), /shelves\.at: 1 record .*\(id 2\)/);
+  assert.deepEqual(await other(shelf(text)), misfit);
 });
 
 test("private records may be referred to, and a hidden property is not mistaken for their owner", async (t) => {
