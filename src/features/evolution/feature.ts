@@ -93,10 +93,12 @@ function explainMisfits(misfits: readonly Misfit[]): string {
     );
     const advice = code === "required"
       ? 'make it optional, give it a default, or give its former name with renamed: "…"'
-      : "correct them with the previous declaration" +
+      : (code === "reference"
+        ? "declare it as optional(integer()), start, correct them, and declare it as before"
+        : "correct them with an earlier declaration that they fit") +
         (code === "rule" || isBuiltIn
           ? ""
-          : ", or remove it from the declaration, start, and delete its values with " +
+          : ", or remove it from the declaration, start, and delete all its values with " +
             `"zoo-api prune ${name}"`);
     return `\n${describeMisfit(misfit)} You can ${advice}`;
   });

@@ -280,7 +280,7 @@ test("renamed, hidden and new properties keep every value, through every write a
   assert.equal((await server.request("GET", "/v1/loans/3")).status, 200);
 });
 
-test("a renaming to a name with hidden data is refused, and so are dangling references", async (t) => {
+test("a renaming to a name with hidden data is refused, and so are dangling references, which can be corrected", async (t) => {
   const { serve, refused, command } = await library(t);
   const text = (name: string, renamed = "") =>
     `${name}: optional(string({ maxLength: 20 ${renamed} })),`;
@@ -310,16 +310,27 @@ test("a renaming to a name with hidden data is refused, and so are dangling refe
   const dangling = await refused(books(text("two")), loans);
   assert.match(
     dangling,
-    /loans\.book_id: 1 record does not fit \(id 1\): "book_id" is 2, which does not exist/,
+    /loans\.book_id: 1 record does not fit \(id 1\): "book_id" is 2, which does not exist.* You can declare it as optional\(integer\(\)\), start, correct them, and declare it as before/,
   );
+  // As the message says.
+  const asNumber = loans.replace('reference("books")', "optional(integer())");
+  server = await serve(books(text("two")), asNumber);
+  const corrected = await server.request("PATCH", "/v1/loans/1", {
+    token: await server.signIn(),
+    json: { book_id: 1 },
+  });
+  assert.equal(corrected.status, 201, corrected.text);
+  await server.end();
   const rule = await refused(books(
     text("two"),
     'check: ({ two }) => two === "2" ? { two: "must not be 2" } : undefined,',
   ));
   assert.match(rule, /books\.two: 1 record .*"two" must not be 2\./);
-  server = await serve(books(text("one") + text("two")));
+  server = await serve(books(text("one") + text("two")), loans);
   const back = await server.request("GET", "/v1/books/1");
   assert.deepEqual([back.body.one, back.body.two], ["1", "2"]);
+  const { body: loan } = await server.request("GET", "/v1/loans/1");
+  assert.deepEqual([loan.book_id, loan.to], [1, "Ada"]);
 });
 
 test("a changed default applies to values that were never set, in lists too, and not to stored ones", async (t) => {
@@ -437,7 +448,7 @@ test("records for which the check throws do not fit", async (t) => {
   };
   await assert.rejects(
     open({ ...shelves, check }),
-    /shelves\.check: 1 record does not fit \(id 1\): .*too old You can correct them with the previous declaration$/,
+    /shelves\.check: 1 record does not fit \(id 1\): .*too old You can correct them with an earlier declaration that they fit$/,
   );
 });
 
