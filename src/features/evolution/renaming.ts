@@ -8,6 +8,7 @@
  * `books.title`.
  */
 
+import { ownerProperty } from "../../api/declaration/declaration.ts";
 import {
   declarationTable,
   type OpenedDeclaration,
@@ -71,6 +72,7 @@ export function rememberDeclaration(
       rename(`${of}.${name}`, renamed && `${of}.${renamed}`);
     }
   }
+  remembered = rememberOwners(remembered, loaded, store);
   // A name that is declared has data of its own from now on.
   const former = [...remembered.newNames].filter(([each]) => !loaded.has(each));
   const after = {
@@ -93,6 +95,36 @@ function recall(document: Document | undefined): Remembered {
   };
 }
 
+/**
+ * Remembers what hidden values of `owner_id` are: those of a declared property,
+ * as if its new name was its own, or, as "", the owners of private records.
+ *
+ * @throws {OwnerError} if values of one kind would be taken for the other
+ */
+function rememberOwners(
+  { names, newNames }: Remembered,
+  loaded: Remembered["names"],
+  store: Pick<Store, "tables">,
+): Remembered {
+  const meanings = new Map(newNames);
+  for (const [name] of [...names, ...loaded]) {
+    const owner = `${name}.${ownerProperty.name}`;
+    const meaningIn = (declared: Remembered["names"]) => {
+      if (declared.has(owner)) return owner;
+      const isPrivate = declared.get(name)?.includes('"isPrivate":true');
+      return isPrivate ? "" : undefined;
+    };
+    const before = meaningIn(names) ?? newNames.get(owner);
+    if (before === undefined) continue;
+    const meaning = meaningIn(loaded);
+    if (meaning === undefined) meanings.set(owner, before);
+    else if (meaning !== before && isStored(owner, store)) {
+      throw new OwnerError(owner);
+    }
+  }
+  return { names, newNames: meanings };
+}
+
 function logDifferences(
   before: ReadonlyMap<string, string>,
   after: ReadonlyMap<string, string>,
@@ -113,6 +145,18 @@ export class RenameError extends CommandError {
       `${former} cannot be renamed to ${name}, because other data is stored under that name; nothing was changed. ` +
         `Use another name, omit "renamed" to use that data, or delete it: start with ` +
         `the previous declaration without ${name}, and run "zoo-api prune ${name}"`,
+    );
+  }
+}
+
+/** A collection that becomes private, or no longer is, although the values of `owner_id` had another meaning. */
+class OwnerError extends CommandError {
+  constructor(owner: string) {
+    super(
+      `the stored values of ${owner} would change their meaning, because only in a private collection they are the users who own the records; nothing was changed. ` +
+        "Give the property another name while the collection is not private " +
+        `(renamed: "${ownerProperty.name}" keeps the values), or delete them: start with ` +
+        `neither the property nor private: true, and run "zoo-api prune ${owner}"`,
     );
   }
 }

@@ -500,14 +500,47 @@ test("private records may be referred to, and a hidden property is not mistaken 
   await open([shelves, parts(9)], { a: "1" });
   await open([shelves, parts(9)], { shelf_id: 1, n: 2 }, "parts");
   await open([shelves, parts(8)]);
-  const { open: other } = await stores(t);
-  const owners = (property: Property) =>
-    shelf({ a: string({ maxLength: 9 }), owner_id: property });
-  await other(owners(string({ maxLength: 9 })), { a: "1", owner_id: "me" });
-  await assert.rejects(
-    other(shelves),
-    /shelves\.owner_id: 1 record does not fit \(id 1\): "owner_id" .* must be/,
-  );
+});
+
+test("no value of a declared owner_id is taken for the owner of a record, nor the other way round", async (t) => {
+  const access = { read: "viewer", write: "viewer", delete: "viewer" };
+  const a = string({ maxLength: 9 });
+  const number = optional(integer());
+  const owned = { ...shelf({ a }), access, private: true };
+  const plain = shelf({ a });
+  const declared = shelf({ a, owner_id: number });
+  const text = shelf({ a, owner_id: optional(a) });
+  const renamed = shelf({ a, holder: { ...number, renamed: "owner_id" } });
+  const other = { ...plain, name: "racks", singular: "rack" };
+  const refused =
+    /the stored values of shelves\.owner_id would change their meaning, .*renamed: "owner_id"/;
+  // After hidden values, the next declaration is refused; those after it are accepted.
+  const sequences = [
+    {
+      first: declared,
+      hidden: [],
+      next: owned,
+      back: [declared, renamed, owned],
+    },
+    { first: text, hidden: [], next: owned, back: [text, plain, text] },
+    { first: declared, hidden: [plain, plain], next: owned, back: [declared] },
+    { first: declared, hidden: [other, plain], next: owned, back: [plain] },
+    { first: owned, hidden: [], next: declared, back: [renamed, declared] },
+    { first: owned, hidden: [plain], next: declared, back: [plain, owned] },
+    { first: owned, hidden: [other], next: declared, back: [other, owned] },
+  ];
+  for (const { first, hidden, next, back } of sequences) {
+    const folder = await stores(t);
+    const open = (each: CollectionDeclaration, body?: Record<string, Json>) =>
+      folder.open(each === other ? other : [other, each], body);
+    const value = first === text ? "me" : 2;
+    await open(first);
+    const stored = { a: "1", ...(first !== owned && { owner_id: value }) };
+    await open(first, stored);
+    for (const each of hidden) await open(each);
+    await assert.rejects(open(next), refused);
+    for (const each of back) await open(each);
+  }
 });
 
 test("prune permanently deletes hidden data, and nothing that is declared", async (t) => {
