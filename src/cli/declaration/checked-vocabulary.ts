@@ -42,6 +42,8 @@ function wordOf(name: string) {
     const { renamed, given } = withoutFormerName(args);
     const property = found.length > 0 ? boolean() : {
       ...Object(Reflect.apply(Reflect.get(words, name), undefined, given)),
+      // It decides which strings match, so it is remembered; the schema lacks it.
+      ...(Object(given[0]).pattern?.flags && { flags: "u" }),
       ...(renamed !== undefined && { renamed }),
     };
     properties.set(property, [...found, ...mistakesInDefault(property)]);

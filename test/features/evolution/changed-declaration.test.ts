@@ -386,22 +386,24 @@ test("a changed default applies to values that were never set, in lists too, and
   assert.equal(etags.size, 4, "a representation changed without its ETag");
 });
 
-test("a changed description is not a difference, a changed pattern is", async (t) => {
-  const folder = await temporaryFolder();
-  t.after(() => removeFolder(folder));
+test("a changed description is not a difference, a changed pattern is, and so is its flag", async (t) => {
+  const { declare, folder } = await library(t);
   const differences = async (pattern: RegExp, description: string) => {
-    const isbn = string({ maxLength: 13, pattern, description });
+    const isbn =
+      `string({ maxLength: 13, pattern: ${pattern}, description: "${description}" })`;
     const logged: string[] = [];
     const log = (_: string, text: string) => void logged.push(text);
-    const api = apiOf([shelf({ isbn })]);
+    const api = await loadApi(await declare(books(`isbn: optional(${isbn})`)));
     await (await openDataFolder(folder, api, { adaptRecords, log })).close();
     return logged;
   };
+  const changed = ["books.isbn has changed"];
   assert.deepEqual(await differences(/^97/, "an ISBN"), []);
   assert.deepEqual(await differences(/^97/, "13 digits"), []);
-  assert.deepEqual(await differences(/^978/, "13 digits"), [
-    "shelves.isbn has changed",
-  ]);
+  assert.deepEqual(await differences(/^978/, "13 digits"), changed);
+  assert.deepEqual(await differences(/^978/u, "13 digits"), changed);
+  assert.deepEqual(await differences(/^978/u, "an ISBN"), []);
+  assert.deepEqual(await differences(/^978/, "an ISBN"), changed);
 });
 
 test("former names are forgotten once both are declared together", async (t) => {
