@@ -1,7 +1,19 @@
 // @ts-check
 /** Explains an exchange: its status, each of its header fields, and the same request as a command. */
 
-import { button, dd, div, dl, dt, h, h3, p, pre, span } from "./dom.js";
+import {
+  button,
+  dd,
+  disclosure,
+  div,
+  dl,
+  dt,
+  h,
+  h3,
+  p,
+  pre,
+  span,
+} from "./dom.js";
 import { say } from "./frame.js";
 import { hooks, parse, problemOf, send, targetOf } from "./http.js";
 import { again } from "./session.js";
@@ -271,14 +283,7 @@ function repetition({ method, url, fields, body }) {
       ?.setAttribute("open", "");
     if (/^P|^D/.test(method)) await again.show();
   };
-  return h(
-    "details",
-    { class: "repetition" },
-    h("summary", "Change and resend"),
-    area,
-    error,
-    button("Send", repeat),
-  );
+  return div({ class: "near" }, area, error, button("Send", repeat));
 }
 
 /** A button that copies a text, which is shown. */
@@ -336,7 +341,11 @@ function explain(exchange) {
         copyAs("Python", pythonOf(exchange), copied),
       ),
       copied,
-      body instanceof File || repetition(exchange),
+      body instanceof File || disclosure(
+        "repetition",
+        "Change and resend",
+        () => repetition(exchange),
+      ),
     ),
     h(
       "section",

@@ -63,15 +63,17 @@ export function titleOf(record, { title = "record", properties = {} }) {
   return line || `${title} ${record.id ?? ""}`.trim();
 }
 
-/** Times are shown as they are where the reader is. To create these takes longer than all else in a cell. */
-const dateTime = new Intl.DateTimeFormat([], {
-  dateStyle: "medium",
-  timeStyle: "long",
-});
-const shortTime = new Intl.DateTimeFormat([], {
-  dateStyle: "medium",
-  timeStyle: "short",
-});
+/** The formats of times by their length. To create one takes longer than a table of times, and not all views show any. @type {Record<string, Intl.DateTimeFormat>} */
+const timeFormats = {};
+
+/** Shows a time as it is where the reader is. @param {"short" | "long"} timeStyle */
+function localTime(text, timeStyle) {
+  timeFormats[timeStyle] ??= new Intl.DateTimeFormat([], {
+    dateStyle: "medium",
+    timeStyle,
+  });
+  return timeFormats[timeStyle].format(new Date(text));
+}
 
 /** Shows a value by its schema; null is nothing. */
 export function format(value, schema = {}, isShort = false) {
@@ -79,7 +81,7 @@ export function format(value, schema = {}, isShort = false) {
   if (typeof value === "object") return pre(JSON.stringify(value, null, 2));
   const text = String(value);
   if (schema.format === "date-time" && !Number.isNaN(Date.parse(text))) {
-    const shown = (isShort ? shortTime : dateTime).format(new Date(text));
+    const shown = localTime(text, isShort ? "short" : "long");
     return h("time", { datetime: text, title: text }, shown);
   }
   if (schema.format === "iri") {
