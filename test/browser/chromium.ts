@@ -40,6 +40,15 @@ interface Result {
   }[];
 }
 
+/** An event of a trace; times are in microseconds. */
+interface TraceEvent {
+  readonly name: string;
+  readonly pid: number;
+  readonly tid: number;
+  readonly tdur?: number;
+  readonly args: { readonly name?: string };
+}
+
 /** A message of the browser: the response to a command, or an event. */
 interface Message {
   readonly id: number;
@@ -50,6 +59,7 @@ interface Message {
     readonly exceptionDetails: Problem;
     readonly entry: Readonly<Record<"level" | "text" | "source", string>>;
     readonly request: { readonly url: string };
+    readonly value: readonly TraceEvent[];
   };
 }
 
@@ -64,6 +74,8 @@ export class Browser extends Tab {
   >();
   #lastId = 0;
   #session = "";
+  readonly #traced: TraceEvent[] = [];
+  #endTrace = () => {};
   private constructor(child: ChildProcess, folder: string) {
     super();
     this.#child = child;
@@ -157,7 +169,9 @@ export class Browser extends Tab {
       if (source !== "network") this.complaints.push(`${level}: ${text}`);
     } else if (method === "Network.requestWillBeSent") {
       this.requested.push(params.request.url);
-    }
+    } else if (method === "Tracing.dataCollected") {
+      this.#traced.push(...params.value);
+    } else if (method === "Tracing.tracingComplete") this.#endTrace();
   }
 
   send(method: string, params: object = {}): Promise<Result> {
@@ -186,6 +200,36 @@ export class Browser extends Tab {
       throw new Error(`${text} ${exception?.description}: ${expression}`);
     }
     return result.value as Value;
+  }
+
+  /**
+   * Returns how many milliseconds the longest task of the pages takes while
+   * some work is done: a script, or drawing a frame. This is time of the
+   * processor, which other programs do not lengthen.
+   */
+  async longestTask(work: () => Promise<unknown>): Promise<number> {
+    this.#traced.length = 0;
+    const ended = new Promise<void>((resolve) => this.#endTrace = resolve);
+    await this.send("Tracing.start", {
+      traceConfig: {
+        includedCategories: ["disabled-by-default-devtools.timeline"],
+      },
+    });
+    await work();
+    await this.evaluate(
+      "new Promise((drawn) => requestAnimationFrame(() => setTimeout(drawn)))",
+    );
+    await this.send("Tracing.end");
+    await ended;
+    const threadOf = ({ pid, tid }: TraceEvent) => `${pid} ${tid}`;
+    const main = new Set(
+      this.#traced.filter(({ args }) => args.name === "CrRendererMain")
+        .map(threadOf),
+    );
+    const times = this.#traced
+      .filter((each) => each.name === "RunTask" && main.has(threadOf(each)))
+      .map(({ tdur = 0 }) => tdur / 1000);
+    return Math.max(...times);
   }
 
   protected async navigate(url: string): Promise<void> {

@@ -16,6 +16,7 @@ import {
   local,
   main,
   navigate,
+  nextFrame,
   option,
   parametersOf,
   pathOf,
@@ -90,6 +91,7 @@ export function watchColumns() {
     const { right } = scroll.getBoundingClientRect();
     const hidden = [...scroll.querySelectorAll("thead th")]
       .filter((each) => each.getBoundingClientRect().right > right + 2).length;
+    if (scroll.parentElement.dataset.more === String(hidden)) return;
     scroll.parentElement.dataset.more = String(hidden);
     more.hidden = hidden === 0;
     more.textContent = `${hidden} more ${
@@ -98,22 +100,46 @@ export function watchColumns() {
   };
   more.onclick = () => scroll.scrollBy({ left: scroll.clientWidth / 2 });
   scroll.addEventListener("scroll", count, { passive: true });
-  new ResizeObserver(count).observe(scroll);
+  const observer = new ResizeObserver(count);
+  for (const each of [scroll, scroll.querySelector("thead")]) {
+    if (each) observer.observe(each);
+  }
 }
 
-/** The table of records, or why there is none. */
-export function recordTable(view) {
+/** How many rows one frame adds: more would take so long that a key or a click has to wait. */
+const rowsPerFrame = 25;
+
+/** The table of the first records, or why there is none. */
+function recordTable(view, count = rowsPerFrame) {
+  if (view.response.body.length === 0) return empty(view);
+  return table(
+    thead(tr(headings(shownNames(view), view))),
+    tbody(rowsOf(view, 0, count)),
+  );
+}
+
+/** Adds the other records to the table of a view, some in each frame. */
+export async function addRows(view) {
+  const body = main.querySelector("#records tbody");
+  for (;;) {
+    await nextFrame();
+    const rows = rowsOf(view, body?.children.length, rowsPerFrame);
+    if (!body?.isConnected || rows.length === 0) return;
+    body.append(...rows);
+  }
+}
+
+function rowsOf(view, from, count) {
   const { response: { body }, properties, options: { schema } } = view;
-  if (body.length === 0) return empty(view);
   const names = shownNames(view);
   const title = titleNameOf(properties);
   const first = names[0] ?? "";
-  const rows = body.map((record) => {
+  return body.slice(from, from + count).map((record) => {
     const row = tr(
       names.map((name) =>
         name === first && record.url
           ? th(
-            { scope: "row" },
+            { scope: "row", class: "text" },
             link(
               record.url,
               name === title
@@ -122,7 +148,7 @@ export function recordTable(view) {
             ),
           )
           : td(
-            { class: isNumber(properties[name]) && "number" },
+            { class: classOf(properties[name]) },
             valueOf(record, name, properties, true),
           )
       ),
@@ -130,17 +156,18 @@ export function recordTable(view) {
     row.dataset.id = record.id ?? JSON.stringify(record); // or a group
     return row;
   });
-  return table(thead(tr(headings(names, view))), tbody(rows));
 }
 
-function isNumber(schema = {}) {
-  return /integer|number/.test(String(typesOf(schema))) &&
-    !schema["x-collection"];
+/** Returns how the cells of a column look: numbers end in line, and texts are cut. */
+function classOf(schema = {}) {
+  if (schema["x-collection"]) return "text"; // the title of a record
+  if (/integer|number/.test(String(typesOf(schema)))) return "number";
+  return !/^date/.test(schema.format ?? "") && !schema.enum && "text";
 }
 
 /** Shows other records in a table: rows and cells that are the same stay, and with them what is selected and focused. Returns the rows that have changed. */
 export function updateTable(place, view) {
-  const next = recordTable(view);
+  const next = recordTable(view, Infinity);
   const old = place.querySelector("table");
   const isSame = old && next.tHead &&
     old.tHead.textContent === next.tHead.textContent;
@@ -199,7 +226,7 @@ function headings(names, { url, properties }) {
     return th(
       {
         scope: "col",
-        class: isNumber(properties[name]) && "number",
+        class: classOf(properties[name]),
         "aria-sort": at === 0 && (isDown ? "descending" : "ascending"),
       },
       a(

@@ -149,6 +149,7 @@ export async function refresh() {
   const mine = generation;
   if (!view) return;
   const response = await get(view.url.replace(/#.*/, ""), true);
+  await view.complete;
   if (mine !== generation || current !== view || response.status === 0) return;
   const before = view.response;
   const isSame = response.text === before.text &&

@@ -53,6 +53,14 @@ export const {
   ul,
 } = elements;
 
+/** Waits until the browser has drawn what is there; not in a hidden tab, where it draws nothing. @returns {Promise<void>} */
+export function nextFrame() {
+  return new Promise((resolve) => {
+    if (document.hidden) resolve();
+    else requestAnimationFrame(() => setTimeout(resolve));
+  });
+}
+
 /** Lines of the icons, in a square of 24. */
 const icons = {
   face:

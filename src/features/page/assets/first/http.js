@@ -6,7 +6,7 @@
  * @typedef {{methods: string[], writable: string[], schema: Json, accepts: string}} Options
  * @typedef {{method: string, url: string, fields: [string, string][], body: string | File | undefined, status: number, reason: string, received: [string, string][], text: string, ms: number, isQuiet: boolean}} Exchange
  * @typedef {{status: number, headers: Headers, text: string, body: any, exchange: Exchange}} ApiResponse
- * @typedef {{url: string, response: ApiResponse, options: Options, properties: Record<string, Json>}} View
+ * @typedef {{url: string, response: ApiResponse, options: Options, properties: Record<string, Json>, complete?: Promise<void>}} View
  */
 
 export const start = new URL(

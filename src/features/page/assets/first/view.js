@@ -147,11 +147,15 @@ export async function draw(view) {
     return;
   }
   if (Array.isArray(body)) {
-    const { collectionView, watchColumns } = await import("../collection.js");
+    const { addRows, collectionView, watchColumns } = await import(
+      "../collection.js"
+    );
     if (mine !== generation) return;
     current = view;
     fill(...collectionView(view));
     watchColumns();
+    view.complete = addRows(view);
+    await view.complete;
     return nameReferences(main);
   }
   current = view;
