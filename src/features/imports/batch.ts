@@ -261,8 +261,11 @@ export function errorsOf(error: unknown): readonly FieldError[] {
 /** Returns whether a line has an optional reference to a record that did not exist before the import. */
 function refersToNew(body: Body, { records, lastIds }: Target): boolean {
   return records.collection.parents.some(
-    ({ isRequired, property, target: { name } }) =>
-      !isRequired && Number(body[property]) > (lastIds[name] ?? Infinity),
+    ({ isRequired, property, target: { name } }) => {
+      const id = body[property]; // of any type
+      return !isRequired && typeof id === "number" &&
+        id > (lastIds[name] ?? Infinity);
+    },
   );
 }
 

@@ -30,6 +30,7 @@ import {
   taskWhen,
   toLines,
 } from "../../lines.ts";
+import { startLibrary } from "../../library.ts";
 import { signalBeforeWrite } from "./interrupted.ts";
 
 const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
@@ -468,6 +469,39 @@ async function startHeldImport(t: TestContext) {
     firstBatch: size,
   };
 }
+
+test("a value of any type where an id is expected rejects its line, and no other", async (t) => {
+  const library = await startLibrary();
+  t.after(() => library.stop());
+  const odd: readonly unknown[] = [
+    { toString: null, valueOf: null },
+    { valueOf: 1, toString: 2 },
+    {},
+    [],
+    [7],
+    "7",
+    true,
+    1.5,
+    -1,
+  ];
+  const lines = odd.flatMap((value) =>
+    ["id", "author_id", "sequel_of_id"].map((name) => ({
+      title: "odd",
+      [name]: value,
+    }))
+  );
+  const last = { title: "last", author_id: null };
+  const { token } = library;
+  const task = await importLines(library, "/v1/books", {
+    token,
+    raw: toLines([{ title: "first" }, ...lines, last]),
+  });
+  const { status, imported, rejected } = task;
+  assert.deepEqual(
+    [status, imported, rejected],
+    ["succeeded", 2, lines.length],
+  );
+});
 
 test("an import is cancelled when its task is deleted, and imported records stay", async (t) => {
   const app = await startHeldImport(t);
