@@ -60,7 +60,7 @@ export interface Progress {
   readonly lines: number;
   readonly imported: number;
   readonly rejected: number;
-  /** The records that it has created, by the names of its collections; undefined if an earlier version began it. */
+  /** The records that it has created with the ids that their lines name, by the names of its collections; undefined if an earlier version began it. A record that got the next id is not what another line means by that. */
   readonly created?: Readonly<Record<string, Ids>>;
   /** The errors of the first rejected lines. */
   readonly errors: readonly RejectedLine[];
@@ -159,7 +159,7 @@ export function importBatch(
     const { record, references, updated, errors: found } = result;
     if (record !== undefined) {
       imported++;
-      addId(ids, record);
+      if (record > 0) addId(ids, record);
       if (references) {
         const item = [record, line, references] as const;
         awaited.push(updated === undefined ? item : [...item, updated]);
@@ -217,7 +217,7 @@ function isBlank(byte: number): boolean {
 
 /** What becomes of a line. */
 interface LineResult {
-  /** The id of its record, if it is imported. */
+  /** If it is imported, the id that it names; 0 if it names none. */
   readonly record?: number;
   /** The references that it awaits. */
   readonly references?: AwaitedItem[2] | undefined;
@@ -312,7 +312,7 @@ function createRecord(
     const names = Object.keys(missing);
     if (names.length === 0) {
       apply(records.putMutation(document));
-      return { record: id };
+      return { record: imported.id ?? 0 };
     }
     const time = Date.parse(String(document["updated_at"]));
     apply(records.putMutation({
@@ -339,8 +339,9 @@ function referencesToOthers(
   return collection.parents.flatMap(({ property, target: { name } }) => {
     const id = Number(document[property]);
     const isNew = id > (lastIds[name] ?? Infinity) && !(property in missing);
-    const isOwn = id === document.id || isCreated(name, id);
-    return isNew && !isOwn ? [anotherRecord(collection, property, id)] : [];
+    return isNew && !isCreated(name, id)
+      ? [anotherRecord(collection, property, id)]
+      : [];
   });
 }
 

@@ -334,6 +334,73 @@ test("private records keep an owner who comes with them, and get none of the oth
   await run(["check", ...at("three")]);
 });
 
+test("a record that gets an id from the server is not the one that another line means by it", async () => {
+  const place = (name: string) => join(own, `given-${name}`);
+  const api = place("api.mjs");
+  await writeFile(
+    api,
+    `export default ({ collection, optional, reference, string }) => {
+      const access = { read: "viewer", write: "viewer", delete: "viewer" };
+      const text = string({ maxLength: 20 });
+      return { collections: [
+        collection({
+          name: "notes", singular: "note", private: true, access,
+          properties: {
+            text, next_id: optional(reference("notes", { as: "previous" })),
+          },
+        }),
+        collection({
+          name: "marks", singular: "mark", access,
+          properties: { note_id: reference("notes") },
+        }),
+      ] };
+    };`,
+  );
+  const at = (name: string) => [
+    ...["--data-dir", place(name), "--collections", api],
+  ];
+  for (const name of ["ann", "kim"]) {
+    const add = ["user", "add", name, ...at("one")];
+    await runHere(add, { input: "a long enough one\n" });
+  }
+  const hashes = ["export", "users", "--with-hashes", ...at("one")];
+  const users = fromLines((await runHere(hashes)).stdout);
+  const added = users.map(({ password }, at) => ({
+    username: `new.${at}`,
+    role: "viewer",
+    password,
+  }));
+  const files = {
+    users: [...added, ...users],
+    notes: [
+      { text: "new" },
+      { id: 5, text: "kim's", owner_id: 2 },
+      { id: 6, text: "of old 1", next_id: 1 },
+      { text: "of 5", next_id: 5 },
+    ],
+    marks: [{ note_id: 1 }, { note_id: 5 }],
+  };
+  const words = await Promise.all(
+    Object.entries(files).map(async ([name, lines]) => {
+      await writeFile(place(name), toLines(lines));
+      return [name, place(name)];
+    }),
+  );
+  const all = ["import", ...words.flat(), ...at("two")];
+  const { code, stdout, stderr } = await runHere(all);
+  assert.equal(code, 1);
+  assert.equal(stdout, "imported 6 users, notes, marks, rejected 4\n", stderr);
+  assert.match(stderr, /notes line 3: "next_id" is 1, which/);
+  assert.match(stderr, /marks line 1: "note_id" is 1, which/);
+  const notes = fromLines(
+    (await runHere(["export", "notes", ...at("two")])).stdout,
+  );
+  assert.deepEqual(
+    notes.map(({ id, text, owner_id }) => [id, text, owner_id]),
+    [[1, "new", null], [5, "kim's", null], [6, "of 5", null]],
+  );
+});
+
 test("a user who is created while an import of users is interrupted owns none of its records", async () => {
   const place = ["--data-dir", join(own, "strangers")];
   const api = join(own, "strangers.mjs");
