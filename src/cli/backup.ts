@@ -31,7 +31,12 @@ import type { LogStart } from "../store/log/format.ts";
 import { freezeTables, saveSnapshot } from "../store/log/snapshot.ts";
 import { countRecords, type Tables } from "../store/memory/table.ts";
 import { writeMeta } from "../store/recovery/reopen.ts";
-import { type Place, readUndamagedStore, refuseInside } from "./read.ts";
+import {
+  type Place,
+  readUndamagedStore,
+  refuseInside,
+  reportImports,
+} from "./read.ts";
 
 export const commands: Commands = {
   backup: [1, backupCommand],
@@ -88,6 +93,7 @@ async function readSource(from: Place | string) {
     const message = `Cannot copy: there is no store in ${scan.folder}`;
     throw new StoreError("damaged", message);
   }
+  reportImports(scan.tables);
   scan.tables.delete(historyTable); // the copy begins a new one
   const etcd = typeof from === "string" ? undefined : from.etcd;
   const secret = etcd

@@ -9,7 +9,12 @@ import { UsageError } from "../usage.ts";
 import { openDataFolder } from "../data-folder.ts";
 import type { Mutation, Row, Store } from "../store/store.ts";
 import { print } from "./output.ts";
-import { describeHidden, findHidden, requireStore } from "./read.ts";
+import {
+  describeHidden,
+  findHidden,
+  reportImports,
+  requireStore,
+} from "./read.ts";
 
 export const commands: Commands = {
   prune: [1, pruneCommand],
@@ -40,6 +45,7 @@ async function pruneCommand(
     etcd,
   });
   try {
+    reportImports(store.tables);
     await beginHistory(store);
     const hidden = findHidden(declaration, store.tables);
     if (target === keysTable) hidden.set(target, countKeys(store));

@@ -22,6 +22,7 @@ import {
   retentionTable,
 } from "../api/own-tables.ts";
 import { collectionsOf, tablesOf } from "../api/routes.ts";
+import { tasks, unfinishedTasks } from "../api/tasks/tasks.ts";
 import { followDeclaration } from "../data-folder.ts";
 import { CommandError, UsageError } from "../usage.ts";
 import { errorCode } from "../store/error.ts";
@@ -249,8 +250,26 @@ export async function describeMisfits(
   }
 }
 
+/** Says on standard error which imports are not finished: what a command shows, copies or changes meanwhile is incomplete. */
+export function reportImports(tables: ReadonlyMap<string, Table>): void {
+  const table = tables.get(tasks.name);
+  if (table === undefined) return;
+  for (
+    const { id, collection, imported } of unfinishedTasks(
+      { records: { table } },
+      "import",
+    )
+  ) {
+    process.stderr.write(
+      `zoo-api: an import of ${collection} (task ${id}) is not finished: ${imported} records are in, ` +
+        "perhaps without some of their references; the next import into this store finishes it or, unless it has users, its server does\n",
+    );
+  }
+}
+
 /**
- * Adapts tables that were read to the declaration, as a start would.
+ * Adapts tables that were read to the declaration, as a start would, and reports
+ * the imports that are not finished.
  *
  * @throws {CommandError} if the start would refuse the declaration
  */
@@ -269,6 +288,7 @@ export async function follow(
     log: () => {},
   };
   followDeclaration(opened, adaptRecords);
+  reportImports(tables);
   return opened;
 }
 

@@ -18,7 +18,7 @@ import { reserves } from "../store/reserves.ts";
 import { explainInvalid, removePasswordFile } from "../first-start.ts";
 import { print } from "./output.ts";
 import { foldText } from "../store/store.ts";
-import { readUndamagedStore, requireStore } from "./read.ts";
+import { readUndamagedStore, reportImports, requireStore } from "./read.ts";
 
 export const commands: Commands = {
   user: [2, userCommand],
@@ -51,6 +51,7 @@ async function userCommand(
     ...reserves(),
   });
   try {
+    reportImports(store.tables);
     await beginHistory(store);
     const password = await readPassword();
     if (action === "add") {

@@ -164,7 +164,7 @@ export function queuedResponse(
 
 /** Returns the tasks of a type, or of all, that are queued or running, the oldest first. */
 export function unfinishedTasks(
-  { records }: Pick<TaskContext, "records">,
+  { records }: { readonly records: Pick<Records, "table"> },
   type?: Task["type"],
 ): Task[] {
   return records.table.rows().map(({ document }) => document as Task)

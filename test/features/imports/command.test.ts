@@ -236,7 +236,32 @@ test("an import that is interrupted says what is in, and the next one finishes i
       "next import, finishes it; to repeat it would import it twice, and DELETE " +
       "/v1/tasks/1 cancels the rest\n",
   );
+  const commands = [
+    ["check"],
+    ["export", "zoos"],
+    ["export", "--to", join(own, "interrupted-files")],
+    ["backup", join(own, "interrupted-backup")],
+    ["user", "add", "kim"],
+    ["prune", "answers"],
+  ];
+  /** Runs commands; returns what each prints to standard error. */
+  const warnings = async (commands: readonly string[][]) => {
+    const printed: string[] = [];
+    for (const words of commands) {
+      const input = "a long enough one\n";
+      const result = await runHere([...words, ...stopped.place], { input });
+      assert.equal(result.code, 0, result.stderr);
+      printed.push(result.stderr);
+    }
+    return printed;
+  };
+  const warning =
+    `zoo-api: an import of zoos (task 1) is not finished: ${stopped.imported} records are in, ` +
+    "perhaps without some of their references; the next import into this store " +
+    "finishes it or, unless it has users, its server does\n";
+  assert.deepEqual(await warnings(commands), commands.map(() => warning));
   assert.equal((await finish(stopped, "zoos")).length, lineCount + 1);
+  assert.deepEqual(await warnings([["check"], ["export", "zoos"]]), ["", ""]);
 });
 
 test("an import of users that is interrupted waits for the next command, whatever server starts meanwhile", async () => {
