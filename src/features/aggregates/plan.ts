@@ -16,17 +16,15 @@ import { ApiError } from "../../http/errors.ts";
 import { excerpt } from "../../http/json.ts";
 import type { Document } from "../../store/store.ts";
 
-/** A value of a group: its name, such as `avg(value)`, and how it is computed. */
-export interface Aggregate {
-  readonly name: string;
-  readonly how: (typeof functions)[number] | "count";
-  readonly read: (document: Document) => Json;
-}
-
 /** A part of the key of a group: its name, such as `hour(taken_at)`. */
 export interface GroupKey {
   readonly name: string;
   readonly read: (document: Document) => Json;
+}
+
+/** A value of a group: its name, such as `avg(value)`, and how it is computed. */
+export interface Aggregate extends GroupKey {
+  readonly how: (typeof functions)[number] | "count";
 }
 
 /** The parsed parameters of a request. */
@@ -99,9 +97,11 @@ export function parsePlan(
     );
   }
   const allowed = namesOf(collection);
-  const aggregates = parseNames(parameters, "aggregate", allowed.aggregate)
-    .map((name) => aggregateOf(collection, name));
-  const keys = parseNames(parameters, "by", allowed.by)
+  const values = parseNames(parameters, "aggregate", allowed.aggregate);
+  // A property may be called "count", but a group has the name only once.
+  const others = allowed.by.filter((name) => !values.includes(name));
+  const aggregates = values.map((name) => aggregateOf(collection, name));
+  const keys = parseNames(parameters, "by", others)
     .map((name) => keyOf(collection, name));
   const filters = new Map(parameters);
   const page = new Map<string, string>();
@@ -110,14 +110,13 @@ export function parsePlan(
     else if (!["aggregate", "by"].includes(name)) continue;
     filters.delete(name);
   }
-  const shown = [...keys, ...aggregates].map(({ name }) => ({
-    ...integer(),
-    name,
-    nullable: true,
-  }));
   const groups: Collection = {
     ...collection,
-    visibleProperties: new Map(shown.map((each) => [each.name, each])),
+    visibleProperties: new Map(
+      [...keys, ...aggregates].map((
+        { name },
+      ) => [name, { ...integer(), name, nullable: true }]),
+    ),
     sort: keys.map(({ name }) => name),
   };
   return {

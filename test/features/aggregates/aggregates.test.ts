@@ -258,6 +258,33 @@ describe("aggregates", () => {
     assertError(secret, 40004);
   });
 
+  test("show a property that has the name of a value, or refuse both of them", async (t) => {
+    const counted = collection({
+      name: "boxes",
+      singular: "box",
+      access,
+      properties: { count: number(), value: number() },
+    });
+    const app = await startLibrary({ declaration: apiOf([counted]) });
+    t.after(() => app.stop());
+    for (const count of [7, 7, 8]) {
+      await app.send("POST", "boxes", { count, value: 1 });
+    }
+    const groups = async (query: string) =>
+      (await app.send("GET", `boxes?aggregate=${query}`)).body;
+    assert.deepEqual(await groups("sum(value)&by=count&sortby=count"), [
+      { count: 7, "sum(value)": 2 },
+      { count: 8, "sum(value)": 1 },
+    ]);
+    assert.deepEqual(await groups("count,sum(count)&by=value"), [
+      { value: 1, count: 3, "sum(count)": 22 },
+    ]);
+    for (const query of ["count&by=count", "sum(value),count&by=value,count"]) {
+      const both = await app.send("GET", `boxes?aggregate=${query}`);
+      assertError(both, 40004, '"by" must be', "of id, value, created_at");
+    }
+  });
+
   test("have at most 10,000 groups", async (t) => {
     const many = (count: number) =>
       Array.from({ length: count }, (_, value) => ({ value }));
