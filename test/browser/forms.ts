@@ -307,6 +307,34 @@ describe("each form is sent once", () => {
     );
     assert.equal(body[0]?.["name"], 'Quoted, "so"');
   });
+
+  test("a file that is chosen is imported, even while it is being read", async () => {
+    await open("/v1/makers#import");
+    const sent = await countRequests();
+    await browser.evaluate(`(() => {
+      const { text } = Blob.prototype;
+      Blob.prototype.text = async function () {
+        await new Promise((resolve) => window.read = resolve);
+        return text.call(this);
+      };
+    })()`);
+    const file = join(folder, "slow.ndjson");
+    await writeFile(file, '{"name":"Read slowly"}\n');
+    await browser.choose("#file", file);
+    await browser.until("!!window.read");
+    await browser.click(".bar .primary");
+    assert.doesNotMatch(await browser.text(), /Choose a file/);
+    await browser.evaluate("read()");
+    await browser.shown(
+      "/succeeded/.test(document.querySelector('#record')?.innerText)",
+    );
+    assert.equal(await sent("POST"), 1);
+    const { body } = await server.request(
+      "GET",
+      "/v1/makers?name=Read%20slowly",
+    );
+    assert.equal(body["length"], 1);
+  });
 });
 
 describe("nothing that is typed is lost", () => {

@@ -148,12 +148,13 @@ export async function importForm(url, back) {
     type: "file",
     id: "file",
     accept: ".ndjson,.jsonl,.csv,.tsv,.txt",
-    onchange: () => read(),
+    onchange: () => reading = read(),
   });
   const error = div({ role: "alert", class: "near" });
   const shown = div({ class: "stack", id: "preview", "aria-live": "polite" });
   /** @type {{file: File, key: string, lines: number} | undefined} */
   let chosen;
+  let reading = Promise.resolve();
   const read = async () => {
     const [file] = input.files;
     chosen = undefined;
@@ -163,6 +164,7 @@ export async function importForm(url, back) {
     const isCsv = /\.(?:csv|tsv)$/i.test(file.name);
     const isPart = !isCsv && file.size > maxReadBytes;
     const text = await (isPart ? file.slice(0, maxReadBytes) : file).text();
+    if (file !== input.files[0]) return; // another one was chosen meanwhile
     const records = isCsv
       ? recordsOf(parseCsv(text), properties)
       : text.split("\n").filter((line) => line.trim());
@@ -186,6 +188,7 @@ export async function importForm(url, back) {
     );
   };
   const submit = async () => {
+    await reading;
     if (!chosen) {
       error.replaceChildren(p({ class: "wrong" }, "Choose a file first."));
       return input.focus();
