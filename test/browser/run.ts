@@ -695,6 +695,14 @@ describe("the page in Chromium", () => {
     const filters = await browser.text("#filtered");
     assert.match(filters, /sex/);
     assert.doesNotMatch(filters, /aggregate|born_on/);
+    await browser.click("Numbers");
+    await browser.until("!!document.querySelector('#numbers')");
+    await browser.evaluate("document.querySelector('#numbers select').focus()");
+    await browser.press("Escape");
+    await browser.until("document.activeElement.innerText === 'Numbers'");
+    assert.ok(
+      await browser.evaluate("!document.activeElement.parentElement.open"),
+    );
     await ask("count", "sex", "rect");
     assert.equal(await browser.evaluate(rows), 2);
     await browser.click("Back to the records");
@@ -776,6 +784,7 @@ describe("the page in Chromium", () => {
     const isFolded = "document.querySelector('.filters:not(:has(form))')";
     await browser.until(`!${isFolded}`);
     await browser.evaluate("document.querySelector('.repetition').open = true");
+    await browser.until("!!document.querySelector('.repetition textarea')");
     if (/\/zoos\/1$/.test(view)) {
       await browser.click("Delete…");
       await browser.until("!!document.querySelector('dialog[open]')");
@@ -920,10 +929,10 @@ describe("a hundred rows", () => {
   test("are shown and sorted without a task that is twice as long as drawing a plain table of them", async () => {
     const median = async (work: () => Promise<unknown>) => {
       const times = [];
-      for (let round = 0; round < 5; round++) {
+      for (let round = 0; round < 3; round++) {
         times.push(await browser.longestTask(work));
       }
-      return times.sort((one, other) => one - other)[2] ?? 0;
+      return times.sort((one, other) => one - other)[1] ?? 0;
     };
     await browser.open(url);
     await browser.shown(isComplete);

@@ -313,7 +313,8 @@ test("a request can be changed and sent again: 428, 406, 304 and 410 are seen", 
     await browser.until(`(() => {
       const first = document.querySelector(".exchange");
       first.open = true;
-      return !!first.querySelector(".repetition") &&
+      first.querySelector(".repetition").open = true;
+      return !!first.querySelector(".repetition textarea") &&
         !document.querySelector(".repetition [aria-busy]");
     })()`);
     await browser.evaluate(`(() => {
@@ -352,7 +353,7 @@ test("a request can be changed and sent again: 428, 406, 304 and 410 are seen", 
     "/never be reused/.test(document.querySelector('#meaning').innerText)",
   );
   await browser.evaluate(`(() => {
-    const area = document.querySelector(".exchange[open] textarea");
+    const area = document.querySelector(".repetition textarea");
     area.value = "GET /v1/zoos\\n\\n{}";
     area.parentElement.querySelector("button").click();
   })()`);

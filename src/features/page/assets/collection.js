@@ -11,6 +11,7 @@ import {
   emptyState,
   h,
   h1,
+  isNumeric,
   label,
   link,
   local,
@@ -20,6 +21,7 @@ import {
   option,
   parametersOf,
   pathOf,
+  scroller,
   shownNames,
   span,
   table,
@@ -30,7 +32,6 @@ import {
   titleNameOf,
   titleOf,
   tr,
-  typesOf,
   valueOf,
 } from "./page.js";
 
@@ -46,6 +47,8 @@ export function collectionView(view) {
   const save = (type) => async () => {
     await (await import("./forms/import.js")).exportRecords(view, type);
   };
+  const records = scroller("Records", recordTable(view));
+  records.id = "records";
   return [
     crumbs(url),
     div(
@@ -66,19 +69,7 @@ export function collectionView(view) {
     ),
     div({ class: "row" }, filterForm(view), numbersForm(view)),
     chart(view),
-    div(
-      { class: "table" },
-      div(
-        {
-          id: "records",
-          class: "scroll",
-          tabindex: "0",
-          role: "region",
-          "aria-label": "Records",
-        },
-        recordTable(view),
-      ),
-    ),
+    div({ class: "table" }, records),
     pager(view),
   ];
 }
@@ -101,8 +92,8 @@ export function watchColumns() {
   more.onclick = () => scroll.scrollBy({ left: scroll.clientWidth / 2 });
   scroll.addEventListener("scroll", count, { passive: true });
   const observer = new ResizeObserver(count);
-  for (const each of [scroll, scroll.querySelector("thead")]) {
-    if (each) observer.observe(each);
+  for (const each of [scroll, ...scroll.querySelectorAll("thead")]) {
+    observer.observe(each);
   }
 }
 
@@ -121,11 +112,10 @@ function recordTable(view, count = rowsPerFrame) {
 /** Adds the other records to the table of a view, some in each frame. */
 export async function addRows(view) {
   const body = main.querySelector("#records tbody");
-  for (;;) {
+  const count = view.response.body.length;
+  while (body?.isConnected && body.children.length < count) {
     await nextFrame();
-    const rows = rowsOf(view, body?.children.length, rowsPerFrame);
-    if (!body?.isConnected || rows.length === 0) return;
-    body.append(...rows);
+    body.append(...rowsOf(view, body.children.length, rowsPerFrame));
   }
 }
 
@@ -161,7 +151,7 @@ function rowsOf(view, from, count) {
 /** Returns how the cells of a column look: numbers end in line, and texts are cut. */
 function classOf(schema = {}) {
   if (schema["x-collection"]) return "text"; // the title of a record
-  if (/integer|number/.test(String(typesOf(schema)))) return "number";
+  if (isNumeric(schema)) return "number";
   return !/^date/.test(schema.format ?? "") && !schema.enum && "text";
 }
 
@@ -181,16 +171,13 @@ export function updateTable(place, view) {
   [...next.tBodies[0].rows].forEach((row, at) => {
     let kept = rows.get(row.dataset.id);
     rows.delete(row.dataset.id);
-    const differing = [...row.cells].filter((cell, index) =>
-      !kept?.cells[index].isEqualNode(cell)
+    const differing = [...row.cells].filter((cell) =>
+      !kept?.cells[cell.cellIndex].isEqualNode(cell)
     );
-    if (!kept) kept = row;
-    else {
-      for (const cell of differing) {
-        kept.cells[[...row.cells].indexOf(cell)]
-          .replaceChildren(...cell.childNodes);
-      }
+    for (const cell of kept ? differing : []) {
+      kept.cells[cell.cellIndex].replaceChildren(...cell.childNodes);
     }
+    kept ??= row;
     if (differing.length > 0) changed.push(kept);
     if (body.rows[at] !== kept) body.insertBefore(kept, body.rows[at] ?? null);
   });
@@ -268,14 +255,14 @@ export function pager({ response: { headers, body }, url }) {
     total > body.length && h(
       "nav",
       { "aria-label": "Pages" },
-      targets.map(([, href = "", rel]) => [
+      targets.map(([, href, rel]) =>
         a({
           href: local(href),
           rel,
           id: `page-${rel}`,
           class: "button quiet",
-        }, rel.charAt(0).toUpperCase() + rel.slice(1)),
-      ]),
+        }, rel.charAt(0).toUpperCase() + rel.slice(1))
+      ),
     ),
     h("button", {
       type: "button",

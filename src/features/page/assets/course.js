@@ -27,6 +27,7 @@ import {
   send,
   span,
   start,
+  statusTag,
   store,
   stored,
 } from "./page.js";
@@ -216,7 +217,7 @@ function stepOf([sentence, request], { memory, verdict, onDone }) {
       const status = await run(words, memory);
       const isDone = status === expected;
       result.replaceChildren(
-        span({ class: `status s${Math.floor(status / 100)}` }, String(status)),
+        statusTag(status),
         isDone
           ? ""
           : " ✗: the lesson expects a different response; look at the exchange",

@@ -1,8 +1,7 @@
 // @ts-check
 /** The documentation: how to use the API, what each role may do, and each resource, with examples that run; generated from the running API. */
 
-import { meaningOf } from "./exchange.js";
-import { rulesOf } from "./forms.js";
+import { rulesOf } from "./forms/controls.js";
 import { chaptersOf } from "./manual.js";
 import {
   a,
@@ -20,6 +19,7 @@ import {
   li,
   link,
   local,
+  meaningOf,
   methodTag,
   nameOf,
   optionsOf,
@@ -27,6 +27,7 @@ import {
   pre,
   resources,
   root,
+  scroller,
   send,
   startPath,
   table,
@@ -84,18 +85,12 @@ function paragraph(text) {
   );
 }
 
-/** A table that scrolls on a narrow screen. */
-function wide(name, ...rows) {
-  const attributes = { class: "scroll", tabindex: "0", role: "region" };
-  return div({ ...attributes, "aria-label": name }, table(rows));
-}
-
 function partOf(part, collection, title) {
   if (typeof part !== "string") {
     const rows = part.map(([method, ...cells]) =>
       tr(th({ scope: "row" }, methodTag(method)), cells.map((each) => td(each)))
     );
-    return wide(title, tbody(rows));
+    return scroller(title, table(tbody(rows)));
   }
   if (part.startsWith("$ ")) return pre(part.slice(2));
   if (part.startsWith("GET ")) return example(collection + part.slice(4));
@@ -143,7 +138,7 @@ function roles(paths) {
     paragraph(
       "A role may do what those before it may. PUT, PATCH and DELETE are about one record.",
     ),
-    wide("Who may do what", thead(tr(heads)), tbody(rows)),
+    scroller("Who may do what", table(thead(tr(heads)), tbody(rows))),
   );
 }
 
@@ -175,7 +170,8 @@ async function resource([name, href], all) {
     `resource-${name.replace(/_url$/, "")}`,
     title,
     p(link(url, targetOf(url)), ` – you may: ${methods.join(", ")}`),
-    rows.length > 0 && wide(`Properties of ${title}`, tbody(rows)),
+    rows.length > 0 &&
+      scroller(`Properties of ${title}`, table(tbody(rows))),
     request && div(
       { class: "pair" },
       div(

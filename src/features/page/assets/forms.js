@@ -58,14 +58,13 @@ function showErrors(response, controls, summary) {
 
 /** Marks the texts that are not sent because they are no values; returns whether there are any. */
 function hasFaults(controls, summary) {
-  const faults = controls.map((field) => {
+  const faults = controls.filter((field) => {
     const fault = field.isChanged() ? field.fault() : "";
     field.mark(fault);
     return fault;
   });
-  const count = faults.filter(Boolean).length;
   summary.replaceChildren();
-  if (count === 0) return false;
+  if (faults.length === 0) return false;
   summary.append(p(
     { class: "wrong" },
     "Nothing was sent: correct what is marked first.",
@@ -140,7 +139,7 @@ function draftOf(name, controls, base) {
   const kept = {
     ...base,
     ...draft,
-    isRestored: draft !== null && draft !== undefined,
+    isRestored: draft != null,
     keep() {
       const values = Object.fromEntries(
         typed.filter((each) => each.isChanged())
@@ -179,6 +178,10 @@ function recordForm(view, { isNew, fixed, back, to }) {
     sending.textContent = isNew
       ? ""
       : `Sends ${changed} of ${controls.length} properties`;
+  };
+  const leave = () => {
+    draft.drop();
+    return navigate(back);
   };
   /** @param {boolean} isWhole */
   const bodyOf = (isWhole) => {
@@ -225,15 +228,9 @@ function recordForm(view, { isNew, fixed, back, to }) {
     // It was one's own change, whose response was lost.
     if (
       Object.entries(mine).every(([name, value]) => theirs.body[name] === value)
-    ) {
-      draft.drop();
-      return navigate(back);
-    }
+    ) return leave();
     showConflict(view, { theirs: theirs.body, mine }, {
-      keep: () => {
-        draft.drop();
-        return navigate(back);
-      },
+      keep: leave,
       apply: () => {
         etag = etagOf(theirs);
         return submit(method);
@@ -266,15 +263,7 @@ function recordForm(view, { isNew, fixed, back, to }) {
         { class: "primary", id: "save" },
         isNew ? sends("Create", "POST") : sends("Save changes", "PATCH"),
       ),
-      button(
-        "Cancel",
-        () => {
-          draft.drop();
-          return navigate(back);
-        },
-        "cancel",
-        { class: "quiet" },
-      ),
+      button("Cancel", leave, "cancel", { class: "quiet" }),
       sending,
       !isNew && methods.includes("PUT") &&
         button(
@@ -301,5 +290,3 @@ function recordForm(view, { isNew, fixed, back, to }) {
 function targetPath(url, isNew) {
   return `${isNew ? "new" : "edit"} ${pathOf(new URL(url, start).href)}`;
 }
-
-export { rulesOf } from "./forms/controls.js";

@@ -4,18 +4,18 @@
 import { withParameters } from "./forms/filters.js";
 import {
   a,
-  disclosure,
   formOf,
   h,
   isLink,
+  isNumeric,
   label,
   navigate,
   option,
   parametersOf,
+  popup,
   say,
   send,
   shape,
-  typesOf,
 } from "./page.js";
 
 /** @typedef {import("./page.js").View} View */
@@ -42,9 +42,8 @@ function choicesOf(properties) {
   const groups = [];
   for (const [name, schema] of Object.entries(properties)) {
     if (name === "id" || isLink(name, schema) || schema.writeOnly) continue;
-    const types = String(typesOf(schema));
     const isTime = /^date/.test(schema.format ?? "");
-    const isNumber = /integer|number/.test(types) && !schema["x-collection"];
+    const isNumber = isNumeric(schema) && !schema["x-collection"];
     if (isNumber) {
       for (const [value, text] of Object.entries(values)) {
         what.push([`${value}(${name})`, `${text} of ${name}`]);
@@ -84,7 +83,7 @@ export function numbersForm({ url, properties }) {
     return navigate(next);
   };
   return [
-    disclosure("filters", "Numbers", () => {
+    popup("Numbers", () => {
       const { what, groups } = choicesOf(properties);
       const chosen = parameters.get("aggregate") ?? "count";
       return formOf(
@@ -131,8 +130,7 @@ export function chart({ url, response: { body } }) {
     })
     : shape(
       "g",
-      {},
-      ...points.map((each, at) =>
+      points.map((each, at) =>
         shape(
           "rect",
           {
@@ -141,7 +139,7 @@ export function chart({ url, response: { body } }) {
             width: step * 3 / 4,
             height: Math.abs(y(each[name]) - y(0)),
           },
-          shape("title", {}, `${each[by]}: ${each[name]}`),
+          shape("title", `${each[by]}: ${each[name]}`),
         )
       ),
     );

@@ -8,7 +8,16 @@
  * @returns {any}
  */
 export function h(tag, ...children) {
-  const element = document.createElement(tag);
+  return complete(document.createElement(tag), children);
+}
+
+/** Creates an element of a drawing. @returns {any} */
+export function shape(tag, ...children) {
+  const namespace = "http://www.w3.org/2000/svg";
+  return complete(document.createElementNS(namespace, tag), children);
+}
+
+function complete(element, children) {
   const [first] = children;
   if (first?.constructor === Object) {
     children.shift();
@@ -74,17 +83,6 @@ const icons = {
     "M2 19c0-7 4-10 9-10s10 3 10 8c0 1-1 2-3 2H7M8 19c-3 1-6 0-6-2s1-3 3-4V10l2 2 2-2v3c1 1 2 2 2 3 0 2-1 3-3 3ZM17 3h3l-3 3h3",
 };
 
-/** Creates an element of a drawing. @returns {SVGElement} */
-export function shape(tag, attributes, ...children) {
-  const namespace = "http://www.w3.org/2000/svg";
-  const element = document.createElementNS(namespace, tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    element.setAttribute(name, String(value));
-  }
-  element.append(...children);
-  return element;
-}
-
 /** Creates an icon; its meaning must be said beside it. @param {keyof typeof icons} name */
 export function icon(name, size = "16") {
   const box = { viewBox: "0 0 24 24", width: size, height: size };
@@ -95,6 +93,17 @@ export function icon(name, size = "16") {
 /** The tag of a method, in its colour. */
 export function methodTag(method) {
   return span({ class: `method ${method.toLowerCase()}` }, method);
+}
+
+/** The tag of a status, in the colour of its class. @param {string | number} [text] */
+export function statusTag(status, text = status || "✗") {
+  return span({ class: `status s${Math.floor(status / 100)}` }, text);
+}
+
+/** A part of a view that scrolls in itself. */
+export function scroller(name, ...children) {
+  const attributes = { class: "scroll", tabindex: "0", role: "region" };
+  return div({ ...attributes, "aria-label": name }, ...children);
 }
 
 /** Wraps what an event starts so that it runs once at a time: its button shows that it runs, and ignores further clicks. */
@@ -136,24 +145,34 @@ export function disclosure(name, summary, create) {
   return details;
 }
 
+/** Closes a disclosure by Escape, and gives the focus back to its name. */
+function closeByEscape(details) {
+  details.addEventListener("keydown", ({ key }) => {
+    if (key !== "Escape" || !details.open) return;
+    details.open = false;
+    details.firstChild.focus();
+  });
+  return details;
+}
+
+/** Creates a disclosure whose content opens above the view. */
+export function popup(name, create) {
+  return closeByEscape(disclosure("filters", name, create));
+}
+
 /** Creates a menu that opens below its name, and closes when the focus leaves it. */
 export function menu(name, ...items) {
   const summary = h("summary", name, icon("down", "12"));
   const list = ul(items.map((item) => li(item)));
   const details = h("details", { class: "menu" }, summary, list);
-  const close = (isBack) => {
-    details.open = false;
-    if (isBack) summary.focus();
+  const closeOutside = (target) => {
+    if (!summary.contains(target)) details.open = false;
   };
   details.addEventListener("focusout", ({ relatedTarget }) => {
-    if (relatedTarget && !details.contains(relatedTarget)) close(false);
+    if (relatedTarget && !list.contains(relatedTarget)) {
+      closeOutside(relatedTarget);
+    }
   });
-  details.addEventListener("keydown", ({ key }) => {
-    if (key === "Escape" && details.open) close(true);
-  });
-  list.addEventListener("click", () => close(false));
-  document.addEventListener("click", ({ target }) => {
-    if (!details.contains(target)) close(false);
-  });
-  return details;
+  document.addEventListener("click", ({ target }) => closeOutside(target));
+  return closeByEscape(details);
 }

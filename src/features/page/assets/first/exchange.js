@@ -13,6 +13,7 @@ import {
   p,
   pre,
   span,
+  statusTag,
 } from "./dom.js";
 import { say } from "./frame.js";
 import { hooks, parse, problemOf, send, targetOf } from "./http.js";
@@ -156,7 +157,7 @@ function quote(text) {
 }
 
 /** The same request as a command, with the token in a variable that is not copied. */
-export function curlOf({ method, url, fields, body }) {
+function curlOf({ method, url, fields, body }) {
   return [
     method === "HEAD"
       ? `curl -gI ${quote(url)}`
@@ -190,27 +191,23 @@ function literalOf(body) {
 
 /** The same request in JavaScript. */
 function fetchOf({ method, url, fields, body }) {
-  const content = body === undefined
-    ? ""
-    : body instanceof File
+  const content = body instanceof File
     ? "  body: file, // a File or Blob\n"
-    : `  body: ${literalOf(body)},\n`;
+    : body && `  body: ${literalOf(body)},\n`;
   return `const response = await fetch(${JSON.stringify(url)}, {
   method: ${JSON.stringify(method)},
   headers: {
 ${membersOf(fields, "`Bearer ${token}`", "    ")}  },
-${content}});
+${content ?? ""}});
 console.log(response.status, await response.text());
 `;
 }
 
 /** The same request in Python, by its standard library. */
 function pythonOf({ method, url, fields, body }) {
-  const content = body === undefined
-    ? ""
-    : body instanceof File
+  const content = body instanceof File
     ? `    data=open(${JSON.stringify(body.name)}, "rb").read(),\n`
-    : `    data=${literalOf(body)}.encode(),\n`;
+    : body && `    data=${literalOf(body)}.encode(),\n`;
   return `import os, urllib.request
 
 request = urllib.request.Request(
@@ -218,7 +215,7 @@ request = urllib.request.Request(
     method=${JSON.stringify(method)},
     headers={
 ${membersOf(fields, '"Bearer " + os.environ["TOKEN"]', "        ")}    },
-${content})
+${content ?? ""})
 with urllib.request.urlopen(request) as response:
     print(response.status, response.read().decode())
 `;
@@ -351,9 +348,7 @@ function explain(exchange) {
       "section",
       h3("Response"),
       p(
-        span({
-          class: `status s${Math.floor(status / 100)}`,
-        }, `${status || "✗"} ${reason}`),
+        statusTag(status, `${status || "✗"} ${reason}`),
         " ",
         span({ class: "meaning soft" }, meaningOf(status)),
       ),

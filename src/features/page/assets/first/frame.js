@@ -14,6 +14,7 @@ import {
   methodTag,
   p,
   span,
+  statusTag,
   ul,
 } from "./dom.js";
 import {
@@ -107,8 +108,8 @@ function resize(width) {
   const limit = innerWidth - 320;
   const fitting = Math.max(minWidth, Math.min(limit, Math.round(width)));
   drawer.style.setProperty("--wire", `${fitting}px`);
-  grip.setAttribute("aria-valuenow", String(fitting));
-  grip.setAttribute("aria-valuemax", String(limit));
+  grip.setAttribute("aria-valuenow", fitting);
+  grip.setAttribute("aria-valuemax", limit);
 }
 
 function keepWidth() {
@@ -148,10 +149,8 @@ function openLatest() {
 
 hooks.exchanged = (exchange) => {
   const { method, url, status, reason, ms, isQuiet } = exchange;
-  const code = span(
-    { class: `status s${Math.floor(status / 100)}`, title: reason },
-    status || "✗",
-  );
+  const code = statusTag(status);
+  code.title = reason;
   const summary = [
     methodTag(method),
     h("code", targetOf(url)),

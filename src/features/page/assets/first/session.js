@@ -84,8 +84,10 @@ function field(name, type, autocomplete) {
 
 /** Opens a dialog with a form; it is closed by Escape or its button. The last child is its main button. */
 export function openDialog(title, submit, ...children) {
+  const last = children.pop();
   const close = button("Cancel", () => dialog.close(), undefined, {
     class: "quiet",
+    autofocus: last.matches(".danger"),
   });
   const from = document.activeElement;
   const onclose = () => {
@@ -94,7 +96,6 @@ export function openDialog(title, submit, ...children) {
       /** @type {HTMLElement} */ (from).focus();
     }
   };
-  const last = children.pop();
   const dialog = h(
     "dialog",
     { "aria-labelledby": "dialog-title", onclose },
@@ -108,7 +109,6 @@ export function openDialog(title, submit, ...children) {
   );
   document.body.append(dialog);
   dialog.showModal();
-  if (last.matches(".danger")) close.focus();
   return /** @type {HTMLDialogElement} */ (dialog);
 }
 

@@ -10,12 +10,7 @@ import { isLink, link } from "./values.js";
 export function collectionsOf({ response: { body }, properties }) {
   const rows = Object.entries(body)
     .filter(([name, url]) => isCollectionOf(body, name, properties) && url)
-    .map(([name, url]) => {
-      const count = span({ class: "count" });
-      countRecords(url, count);
-      const id = `to-${nameOf(name)}`;
-      return li(a({ href: local(url), id }, h("b", nameOf(name)), count));
-    });
+    .map(rowOf);
   return rows.length > 0 && h(
     "section",
     { class: "stack" },
@@ -36,11 +31,6 @@ export function isCollectionOf(record, name, properties) {
 export function startView() {
   const { documentation_url: docs } = root;
   const own = resources(true);
-  const rows = own.map(([name, url]) => {
-    const count = span({ class: "count" });
-    countRecords(url, count);
-    return li(a({ href: local(url) }, h("b", nameOf(name)), count));
-  });
   return [
     h1(apiTitle),
     p(
@@ -52,7 +42,7 @@ export function startView() {
       "section",
       { class: "stack" },
       h2("Collections"),
-      own.length > 0 ? ul({ class: "list" }, rows) : p(
+      own.length > 0 ? ul({ class: "list" }, own.map(rowOf)) : p(
         { class: "soft" },
         "No collections that you may see. Sign in to see more.",
       ),
@@ -64,6 +54,14 @@ export function startView() {
       p({ class: "row links" }, resources(false).map(resourceLink)),
     ),
   ];
+}
+
+/** A collection with its number of records. */
+function rowOf([name, url]) {
+  const count = span({ class: "count" });
+  countRecords(url, count);
+  const id = `to-${nameOf(name)}`;
+  return li(a({ href: local(url), id }, h("b", nameOf(name)), count));
 }
 
 /** Shows how many records there are; nothing if that is not for this user. */

@@ -23,6 +23,11 @@ export function typesOf(schema) {
   return [schema.type].flat();
 }
 
+/** @param {import("./http.js").Json} schema */
+export function isNumeric(schema) {
+  return /integer|number/.test(String(schema.type));
+}
+
 /** Returns whether a property is a link that the server adds to a record. @param {import("./http.js").Json} [schema] */
 export function isLink(name, schema) {
   return /^link$|(?:^|_)url$/.test(name) &&
@@ -77,7 +82,7 @@ function localTime(text, timeStyle) {
 
 /** Shows a value by its schema; null is nothing. */
 export function format(value, schema = {}, isShort = false) {
-  if (value === null || value === undefined) return "";
+  if (value == null) return "";
   if (typeof value === "object") return pre(JSON.stringify(value, null, 2));
   const text = String(value);
   if (schema.format === "date-time" && !Number.isNaN(Date.parse(text))) {

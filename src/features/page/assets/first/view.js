@@ -220,7 +220,7 @@ function unreachable() {
 }
 
 /** The properties of a record, but the one that titles it. */
-export function valuesOf(view) {
+function valuesOf(view) {
   const { response: { body }, properties } = view;
   const names = shownNames(view).filter((name) =>
     name !== titleNameOf(properties) || properties[name].format

@@ -5,6 +5,7 @@ import {
   div,
   get,
   h,
+  isNumeric,
   label,
   li,
   option,
@@ -21,7 +22,7 @@ import {
 /** @typedef {import("../page.js").Json} Json */
 
 /** A point in time as a control for local times holds it; empty if the text is not one. */
-export function toLocalTime(text) {
+function toLocalTime(text) {
   const ms = Date.parse(text);
   if (Number.isNaN(ms)) return "";
   const offsetMs = new Date(ms).getTimezoneOffset() * 60_000;
@@ -72,11 +73,27 @@ export function textOf({ type, value }) {
   return isTime ? new Date(value).toISOString() : value;
 }
 
+/** What a value must be: the description of its property, or else how long it can be; and the limits of a number. */
+function boundsOf(
+  { type, description, maxLength, minLength = 0, ...limits },
+) {
+  const { minimum, exclusiveMinimum, maximum } = limits;
+  const isLimit = (limit) =>
+    isNumeric({ type }) && Math.abs(limit) < Number.MAX_SAFE_INTEGER;
+  const length = minLength === maxLength
+    ? `${maxLength}`
+    : `${minLength} to ${maxLength?.toLocaleString()}`;
+  return [
+    description ?? (maxLength && `${length} characters`),
+    isLimit(minimum) && `at least ${minimum.toLocaleString()}`,
+    isLimit(exclusiveMinimum) && `more than ${exclusiveMinimum}`,
+    isLimit(maximum) && `at most ${maximum.toLocaleString()}`,
+  ];
+}
+
 /** The rules of a property in words. */
 export function rulesOf(schema, isRequired) {
-  const { minimum, exclusiveMinimum, maximum, maxLength, minLength, pattern } =
-    schema;
-  const isNumber = /integer|number/.test(String(schema.type));
+  const { description, pattern, format } = schema;
   return [
     schema.readOnly
       ? "set by the server"
@@ -84,38 +101,19 @@ export function rulesOf(schema, isRequired) {
       ? "required"
       : "optional",
     typesOf(schema).filter((type) => type !== "null").join(" or "),
-    schema.description ?? schema.format,
+    !description && format,
     schema.enum?.join(", "),
-    maxLength &&
-    (minLength === maxLength
-      ? `${maxLength} characters`
-      : `${minLength ?? 0} to ${maxLength} characters`),
-    !schema.description && pattern?.length < 40 && `as in ${pattern}`,
-    isNumber && minimum !== undefined && `at least ${minimum}`,
-    exclusiveMinimum !== undefined && `more than ${exclusiveMinimum}`,
-    isNumber && maximum < Number.MAX_SAFE_INTEGER && `at most ${maximum}`,
+    ...boundsOf(schema),
+    !description && pattern?.length < 40 && `as in ${pattern}`,
     schema.default != null && `default: ${schema.default}`,
     schema.writeOnly && "write-only",
   ].filter(Boolean).join(", ");
 }
 
-/** The rules of a property in a sentence for who fills it in. @param {any} schema */
-function hintOf({ type, description, format, ...bounds }) {
-  const { minimum, exclusiveMinimum, maximum, maxLength, minLength } = bounds;
-  const isNumber = /integer|number/.test(String(type));
-  const isBounded = maximum < Number.MAX_SAFE_INTEGER;
-  const parts = bounds["x-collection"] ? [] : [
-    description,
-    !description && maxLength &&
-    (minLength === maxLength
-      ? `${maxLength} characters`
-      : `up to ${maxLength.toLocaleString()} characters`),
-    isNumber && minimum !== undefined && minimum > -Number.MAX_SAFE_INTEGER &&
-    `at least ${minimum.toLocaleString()}`,
-    exclusiveMinimum !== undefined && `more than ${exclusiveMinimum}`,
-    isNumber && isBounded && `at most ${maximum.toLocaleString()}`,
-    format === "multiline" && "several lines",
-  ];
+/** The rules of a property in a sentence for who fills it in. */
+function hintOf(schema) {
+  const parts = schema["x-collection"] ? [] : boundsOf(schema);
+  if (schema.format === "multiline") parts.push("several lines");
   const text = parts.filter(Boolean).join(", ");
   return text && `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
 }
@@ -136,14 +134,13 @@ function faultOf(input, schema, before) {
   ) {
     return "Clocks skip this time where you are: choose an earlier or a later one.";
   }
-  const types = String(schema.type);
-  if (!/integer|number/.test(types)) return "";
+  if (!isNumeric(schema)) return "";
   const isNumber = /^[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?$/i.test(
     value.trim(),
   );
   if (!isNumber || !Number.isFinite(Number(value))) {
     return `“${value}” is not a number: write it as ${
-      types.includes("integer") ? "12" : "12.5"
+      typesOf(schema).includes("integer") ? "12" : "12.5"
     }.`;
   }
   return /^[+-]?\d+$/.test(value.trim()) && !Number.isSafeInteger(Number(value))
@@ -197,7 +194,7 @@ function referenceControl(input, collection, name) {
   };
   const open = (isOpen) => {
     list.hidden = !isOpen;
-    input.setAttribute("aria-expanded", String(isOpen));
+    input.setAttribute("aria-expanded", isOpen);
     if (!isOpen) mark(-1);
   };
   const remember = (each, schema) => {
@@ -296,7 +293,7 @@ function referenceControl(input, collection, name) {
 export function fieldOf(name, schema, value, isRequired) {
   const types = typesOf(schema);
   const isNullable = types.includes("null");
-  const isNumber = /integer|number/.test(String(types));
+  const isNumber = isNumeric(schema);
   const collection = targetCollection(schema);
   const text = String(value ?? "");
   const attributes = {
@@ -357,7 +354,7 @@ export function fieldOf(name, schema, value, isRequired) {
     /** @param {string} text */
     mark(text) {
       error.textContent = text;
-      input.setAttribute("aria-invalid", String(text !== ""));
+      input.setAttribute("aria-invalid", text !== "");
     },
     /** Returns why the text is not sent. */
     fault() {

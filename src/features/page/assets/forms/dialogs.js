@@ -12,6 +12,7 @@ import {
   openDialog,
   p,
   say,
+  scroller,
   send,
   sends,
   show,
@@ -39,13 +40,10 @@ export function showConflict(view, { theirs, mine }, { keep, apply }) {
     .map((name) =>
       tr([
         th({ scope: "row", class: "name" }, name),
-        ...versions.map((version) =>
-          td(
-            version[name] !== record[name]
-              ? h("mark", format(version[name], properties[name]) || "empty")
-              : format(version[name], properties[name]) || "empty",
-          )
-        ),
+        ...versions.map((version) => {
+          const shown = format(version[name], properties[name]) || "empty";
+          return td(version[name] === record[name] ? shown : h("mark", shown));
+        }),
       ])
     );
   const columns = [
@@ -58,13 +56,8 @@ export function showConflict(view, { theirs, mine }, { keep, apply }) {
     "Somebody else has changed this record",
     undefined,
     p("412: your If-Match names the version that you read, but the record has changed since. Nothing was changed. Without If-Match you would not have noticed."),
-    div(
-      {
-        class: "scroll",
-        tabindex: "0",
-        role: "region",
-        "aria-label": "The versions",
-      },
+    scroller(
+      "The versions",
       table(
         { id: "versions" },
         thead(tr(columns.map((text) => th({ scope: "col" }, text)))),

@@ -8,9 +8,11 @@ import {
   h,
   icon,
   isLink,
+  isNumeric,
   navigate,
   option,
   parametersOf,
+  popup,
   span,
   typesOf,
 } from "../page.js";
@@ -43,7 +45,7 @@ export function withParameters(url, changes) {
 }
 
 /** The URL of a view without its filters or, if one is named, without that. */
-export function withoutFilters(view, only = -1) {
+function withoutFilters(view, only = -1) {
   const none = filtersOf(view).filter((_, at) => only < 0 || at === only)
     .map(([name]) => [name, undefined]);
   return withParameters(view.url, Object.fromEntries(none));
@@ -90,7 +92,7 @@ function filterControl(name, schema, suffix, value) {
   const { minimum, maximum } = schema;
   const types = typesOf(schema);
   const isList = suffix === ":in";
-  const isNumber = /integer|number/.test(String(types)) && !isList;
+  const isNumber = isNumeric(schema) && !isList;
   return valueControl(isList ? {} : schema, value, {
     "aria-label": `${name}: value`,
     ...(isNumber && {
@@ -104,17 +106,6 @@ function filterControl(name, schema, suffix, value) {
 
 /** The filters in use as chips, and the button that opens the form with all of them. */
 export function filterForm(view) {
-  const details = h("details", { class: "filters" }, h("summary", "Filter"));
-  details.addEventListener("keydown", ({ key }) => {
-    if (key !== "Escape") return;
-    details.open = false;
-    details.querySelector("summary")?.focus();
-  });
-  details.addEventListener(
-    "toggle",
-    () => details.append(allFilters(view)),
-    { once: true },
-  );
   const chips = filtersOf(view).map(([parameter, value], at) => {
     const [name = "", operator = ""] = parameter.split(":");
     const isNull = value === "null";
@@ -133,7 +124,7 @@ export function filterForm(view) {
   return div(
     { class: "row", id: chips.length > 0 && "filtered" },
     chips,
-    details,
+    popup("Filter", () => allFilters(view)),
     chips.length > 0 && a({ href: withoutFilters(view) }, "Clear"),
   );
 }

@@ -13,6 +13,7 @@ import {
   h,
   h1,
   h2,
+  isNumeric,
   label,
   local,
   navigate,
@@ -23,6 +24,7 @@ import {
   pathOf,
   problemOf,
   say,
+  scroller,
   send,
   sends,
   shownNames,
@@ -45,7 +47,7 @@ const maxShownLines = 5;
 const maxReadBytes = 5_000_000;
 
 /** Parses CSV (RFC 4180) with commas, semicolons or tabs. @returns {string[][]} */
-export function parseCsv(text) {
+function parseCsv(text) {
   const body = text.replace(/^\ufeff/, "");
   const [head = ""] = body.split(/\r?\n/, 1);
   const counted = [",", ";", "\t"]
@@ -86,19 +88,18 @@ export function parseCsv(text) {
 
 /** Returns the value of a cell by the schema of its column; a text that is not one stays, for the server to refuse. */
 function valueOfCell(text, schema = {}) {
-  const types = String(typesOf(schema));
   if (text === "") return undefined;
-  if (/integer|number/.test(types)) {
+  if (isNumeric(schema)) {
     return /^-?\d+(?:\.\d+)?(?:e[+-]?\d+)?$/i.test(text) ? Number(text) : text;
   }
-  if (/boolean/.test(types) && /^(?:true|false)$/i.test(text)) {
+  if (typesOf(schema).includes("boolean") && /^(?:true|false)$/i.test(text)) {
     return /^t/i.test(text);
   }
   return text;
 }
 
 /** Turns CSV, whose first line names properties, into records. */
-export function recordsOf(rows, properties) {
+function recordsOf(rows, properties) {
   const [names = [], ...others] = rows;
   return others.map((row) =>
     Object.fromEntries(
@@ -121,13 +122,8 @@ function preview(records, writable) {
       { class: "wrong" },
       `Not properties that can be set here: ${unknown.join(", ")}.`,
     ),
-    div(
-      {
-        class: "scroll",
-        tabindex: "0",
-        role: "region",
-        "aria-label": "Preview",
-      },
+    scroller(
+      "Preview",
       table(
         thead(
           tr(names.map((name) => th({ scope: "col", class: "name" }, name))),
@@ -267,7 +263,7 @@ export function taskView(task) {
 
 /** Writes a cell of CSV; a text that a spreadsheet would compute begins with an apostrophe. */
 function cell(value) {
-  const text = value === null || value === undefined
+  const text = value == null
     ? ""
     : typeof value === "object"
     ? JSON.stringify(value)

@@ -1,4 +1,0 @@
-// @ts-check
-/** The meaning of exchanges, which is part of the first view. */
-
-export { meaningOf, showProblem } from "./page.js";
