@@ -342,6 +342,10 @@ describe("the page in Chromium", () => {
     await browser.click("#save");
     await browser.until("!!document.querySelector('#versions')");
     await browser.screenshot("conflict");
+    assert.equal(
+      await browser.evaluate("document.activeElement.id"),
+      "apply-mine",
+    );
     assert.match(
       await browser.text("#versions"),
       /name\s+Zoo 3\s+Theirs\s+Mine/,

@@ -138,7 +138,7 @@ function rowsOf(view, from, count) {
             ),
           )
           : td(
-            { class: classOf(properties[name]) },
+            { class: classOf(properties[name], record[name]) },
             valueOf(record, name, properties, true),
           )
       ),
@@ -149,7 +149,9 @@ function rowsOf(view, from, count) {
 }
 
 /** Returns how the cells of a column look: numbers end in line, and texts are cut. */
-function classOf(schema = {}) {
+function classOf(schema, value) {
+  // An aggregate has no schema.
+  if (!schema) return typeof value === "number" && "number";
   if (schema["x-collection"]) return "text"; // the title of a record
   if (isNumeric(schema)) return "number";
   return !/^date/.test(schema.format ?? "") && !schema.enum && "text";
@@ -202,7 +204,7 @@ function empty(view) {
 }
 
 /** The headings of the columns, each a link that sorts by it. No response says in which order the collection is sorted by default. */
-function headings(names, { url, properties }) {
+function headings(names, { url, properties, response: { body } }) {
   const parameters = parametersOf(url);
   const orders = (parameters.get("order") ?? "asc").split(",");
   const sorted = (parameters.get("sortby") ?? "").split(",");
@@ -213,7 +215,7 @@ function headings(names, { url, properties }) {
     return th(
       {
         scope: "col",
-        class: classOf(properties[name]),
+        class: classOf(properties[name], body[0]?.[name]),
         "aria-sort": at === 0 && (isDown ? "descending" : "ascending"),
       },
       a(
@@ -264,20 +266,18 @@ export function pager({ response: { headers, body }, url }) {
         }, rel.charAt(0).toUpperCase() + rel.slice(1))
       ),
     ),
-    h("button", {
-      type: "button",
-      id: "more",
-      class: "quiet push",
-      hidden: "",
-    }),
-    label(
-      { class: "row" },
-      "Rows per page ",
-      h(
-        "select",
-        { id: "page-size", onchange: choose },
-        sizes.map((each) =>
-          option({ value: each, selected: each === size }, each)
+    div(
+      { class: "row push" },
+      h("button", { type: "button", id: "more", class: "quiet", hidden: "" }),
+      label(
+        { class: "row" },
+        "Rows per page ",
+        h(
+          "select",
+          { id: "page-size", onchange: choose },
+          sizes.map((each) =>
+            option({ value: each, selected: each === size }, each)
+          ),
         ),
       ),
     ),

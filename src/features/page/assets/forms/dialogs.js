@@ -73,7 +73,7 @@ export function showConflict(view, { theirs, mine }, { keep, apply }) {
           return apply();
         },
         "apply-mine",
-        { class: "primary" },
+        { class: "primary", autofocus: true },
       ),
       button("Keep theirs", () => {
         dialog.close();
