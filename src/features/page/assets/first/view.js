@@ -85,7 +85,6 @@ export async function show(moved = false, received = undefined) {
   document.title = `${heading?.textContent ?? ""} – ${apiTitle}`;
   if (main.contains(document.activeElement)) return;
   const found = focusedId && main.querySelector(`#${CSS.escape(focusedId)}`);
-  heading?.setAttribute("tabindex", "-1");
   if (moved) (found || heading)?.focus({ preventScroll: true });
   if (found) return;
   main.scrollTo(0, y);
@@ -122,6 +121,7 @@ export function setCurrent(view) {
 /** Replaces the view. */
 export function fill(...children) {
   main.replaceChildren(div({ class: "view" }, children));
+  main.querySelector("h1")?.setAttribute("tabindex", "-1");
 }
 
 /** Shows a view. @param {View} view */
