@@ -112,6 +112,24 @@ describe("a collection of thousands of records", () => {
     );
     assert.match(await browser.text("thead"), /name ↓/);
   });
+
+  test("is deleted with the record that they refer to as a task, whose progress is shown", async () => {
+    await browser.open(`${server.origin}/v1/zoos/1`);
+    await browser.signIn();
+    await browser.click("Delete…");
+    await browser.click("#delete");
+    await browser.until(
+      "/^409/.test(document.querySelector('dialog .wrong').innerText)",
+    );
+    await browser.click("#cascade");
+    await browser.click("#delete");
+    await browser.shown(
+      "/tasks/.test(location.pathname) && /succeeded/.test(document.querySelector('#record').innerText)",
+    );
+    assert.match(await browser.text(), /succeeded 1 of 1 deleted/);
+    const { status } = await server.request("GET", "/v1/zoos/1");
+    assert.equal(status, 410);
+  });
 });
 
 test("a stream that breaks is visible, and nothing is missed meanwhile", async (t) => {

@@ -34,7 +34,7 @@ export function showConflict(view, { theirs, mine }, { keep, apply }) {
   const versions = [record, theirs, { ...theirs, ...mine }];
   const rows = writable
     .filter((name) =>
-      !properties[name]?.["writeOnly"] &&
+      !properties[name]?.writeOnly &&
       new Set(versions.map((version) => version[name])).size > 1
     )
     .map((name) =>
@@ -98,10 +98,11 @@ export function confirmDelete({ response: { body, headers }, options }) {
       body.url + (cascade.checked ? "?cascade=true" : ""),
       { fields: etag ? { "If-Match": etag } : {} },
     );
-    if (response.status === 204) {
+    const task = response.headers.get("location");
+    if (response.status === 204 || task) {
       dialog.close();
-      await navigate(body.link?.href ?? start.href);
-      return say("Deleted.");
+      await navigate(task ?? body.link?.href ?? start.href);
+      return task ?? say("Deleted.");
     }
     showProblem(error, response);
     more.hidden = response.body?.errorCode !== 40900;
