@@ -15,6 +15,7 @@ import {
   loaderFor,
   removeFolder,
   runNode,
+  stripsTypes,
   temporaryFolder,
 } from "./harness.ts";
 import { extension } from "./root.ts";
@@ -195,7 +196,10 @@ for (
     ],
   ] as const
 ) {
-  test(`a group reports the file if ${what}`, async (t) => {
+  test(`a group reports the file if ${what}`, {
+    // Later versions wait for such a test until the time limit of its file.
+    skip: stripsTypes && what === "a test never ends",
+  }, async (t) => {
     const { code, output } = await runInGroup(t, text);
     assert.equal(code, 1, output);
     assert.match(output, /FAILED \S*some\.test\.mjs/);
