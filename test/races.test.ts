@@ -8,7 +8,10 @@ import { after, before, describe, test } from "node:test";
 import { hashPassword } from "../src/auth/passwords.ts";
 import { holdHashes, type Running, startApplication } from "./application.ts";
 import { adminPassword } from "./harness.ts";
+import { turns } from "../src/features/open-network/feature.ts";
 import { background } from "./requester.ts";
+
+const takingTurns = { ...background, turns };
 
 /** A request whose body stops after its first byte, until `finish` sends the rest and returns the response. */
 async function slowly(
@@ -195,7 +198,7 @@ describe("sign-ins while passwords are hashed", () => {
     const hashes = holdHashes(t);
     const others = Array.from(
       { length: 3 },
-      () => hashPassword("x", background),
+      () => hashPassword("x", takingTurns),
     );
     const body = JSON.stringify({ username: "admin", password: adminPassword });
     const socket = connect(app.port, "127.0.0.1");
@@ -215,7 +218,7 @@ describe("sign-ins while passwords are hashed", () => {
     }
     hashes.computeAll();
     await Promise.all(others);
-    await hashPassword("x", background); // comes after it, had it stayed
+    await hashPassword("x", takingTurns); // comes after it, had it stayed
     assert.equal(table.lastId, lastId);
   });
 });

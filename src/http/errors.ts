@@ -40,7 +40,7 @@ export const errorMessages = {
   50100: "The method is not implemented.",
   50300: "The store is read-only after a disk error; nothing was changed.",
   50301: "The disk is full; nothing was changed.",
-  50302: "The server cannot do this now; nothing was changed: try again later.",
+  50302: "The server cannot do this now; nothing was changed.",
   50303:
     "The memory is full; nothing was changed: delete records, or start the server with more memory.",
 } as const;

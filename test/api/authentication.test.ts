@@ -6,7 +6,7 @@ import { TokenSigner } from "../../src/auth/jwt.ts";
 import { openStore } from "../../src/store/store.ts";
 import { jwtSecret, removeFolder, temporaryFolder } from "../harness.ts";
 
-test("a signature is verified once, everything else at each request, and a thousand tokens are cached", async (t) => {
+test("a signature is verified once, everything else at each request, and 250 tokens are cached", async (t) => {
   const folder = await temporaryFolder();
   const tables = [{ name: "users" }, { name: "authorizations" }];
   const store = await openStore({ folder, tables });
@@ -55,22 +55,15 @@ test("a signature is verified once, everything else at each request, and a thous
   const other = token.slice(0, -2) + (token.endsWith("AA") ? "BA" : "AA");
   assert.throws(() => authenticate(state, other), errorWith(40102));
 
-  // A thousand other tokens evict it from the cache.
-  for (let exp = 3000; exp < 4000; exp++) {
+  // As many other tokens evict it.
+  for (let exp = 3000; exp < 3250; exp++) {
     authenticate(state, tokenOf(2, exp));
   }
+  assert.ok(state.verified.size <= 250);
   verifications = 0;
   authenticate(state, token);
-  authenticate(state, tokenOf(2, 3999));
+  authenticate(state, tokenOf(2, 3249));
   assert.equal(verifications, 1);
-
-  // A field that is padded with spaces is not cached: it would waste memory.
-  const [, text = ""] = token.split(" ");
-  for (const length of [499, 500, 5000]) {
-    const padded = "Bearer".padEnd(length - text.length) + text;
-    assert.equal(authenticate(state, padded)?.id, 1);
-    assert.equal(state.verified.has(padded), length < 500);
-  }
 
   // An unexpected error is not mistaken for an invalid token.
   const broken = new TokenSigner([jwtSecret], "zoo-api");

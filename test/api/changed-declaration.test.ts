@@ -68,11 +68,12 @@ test("a change that changes nothing writes nothing, also to a record that is old
   const previous = { id: 1, room: "A" };
   await store.commit([["put", "shelves", previous]], 0);
   const records = recordsOf(store, api, "shelves");
-  const build = (body: Body) =>
-    records.buildRecord(body, { previous, caller: localOperator });
-  assert.equal(build({ room: "A" }), previous);
-  assert.equal(build({ room: "A", note: null, lang: "en" }), previous);
-  assert.equal(build({ room: "A", lang: "de" })["lang"], "de");
+  const build = (body: Body, partial: boolean) =>
+    records.buildRecord(body, { previous, partial, caller: localOperator });
+  assert.equal(build({}, true), previous);
+  assert.equal(build({ room: "A" }, false), previous);
+  // It stays if the default changes later.
+  assert.equal(build({ lang: "en" }, true)["lang"], "en");
   await store.close();
 });
 

@@ -158,9 +158,10 @@ export class Records {
       : undefined;
     const context = { ...options, store, table, caller, owner, previous };
     const values = { ...validate(collection, body, context), ...hashes };
+    // What neither the stored record nor the body has keeps its default.
     const isSame = (name: string) =>
-      values[name] ===
-        (previous?.[name] ?? collection.visibleProperties.get(name)?.default);
+      values[name] === previous?.[name] ||
+      !Object.hasOwn({ ...previous, ...body }, name);
     if (previous && Object.keys(values).every(isSame)) return previous;
     const at = this.timestamp(previous?.["updated_at"]);
     const document = previous
@@ -177,11 +178,7 @@ export class Records {
     return document;
   }
 
-  /**
-   * Returns the id of the next new record.
-   *
-   * @throws {ApiError} 50300 if the highest possible id has been assigned
-   */
+  /** Returns the id of the next new record; throws an ApiError 50300 if the highest one has been assigned. */
   nextId(): number {
     const { lastId } = this.table;
     if (lastId < Number.MAX_SAFE_INTEGER) return lastId + 1;
@@ -232,10 +229,7 @@ export class Records {
     return { ...response, seq, isCommitted: true };
   }
 
-  /**
-   * Returns a 410 if the request reads a record that once existed, otherwise a
-   * 404. For records that the caller may not all read it is always a 404.
-   */
+  /** Returns a 410 if the request reads a record that once existed, otherwise a 404, as always for records that the caller may not all read. */
   #notFound(
     { method, caller }: RequestContext,
     of: Collection,
