@@ -310,8 +310,9 @@ function reject(
 ): number {
   const next = { ...withRejected(task, id, error), after: id };
   const mutation = context.records.putMutation(touch(context, next));
-  const options = { allowWhenFull: true };
-  return context.store.apply([mutation], task.user_id ?? 0, options);
+  return context.store.apply([mutation], task.user_id ?? 0, {
+    allowWhenFull: true,
+  });
 }
 
 /** Returns what the next step works with; undefined if the task has ended, or must not go on. */
@@ -376,7 +377,7 @@ export function findDeletion(
   return task?.type === "deletion" ? task : undefined;
 }
 
-/** Ends a task, with the reason if it failed. */
+/** Ends a task, with the reason if it failed; what it searched for, such as a person's name, is not kept with it. */
 async function finish(
   context: DeletionContext,
   id: number,
@@ -384,9 +385,10 @@ async function finish(
 ): Promise<void> {
   const task = findDeletion(context, id);
   if (task === undefined || !isUnfinished(task)) return;
-  const mutation = context.records.putMutation(
-    finished(context, task, failure),
+  const ended = finished(context, { ...task, filters: [] }, failure);
+  await context.store.commit(
+    [context.records.putMutation(ended)],
+    task.user_id ?? 0,
+    { allowWhenFull: true },
   );
-  const options = { allowWhenFull: true };
-  await context.store.commit([mutation], task.user_id ?? 0, options);
 }

@@ -72,6 +72,23 @@ describe("DELETE of a collection", () => {
     assert.equal(none["matched"], 0);
   });
 
+  test("does not keep what was searched for once its task has ended", async (t) => {
+    const app = await startLibrary();
+    t.after(() => app.stop());
+    await fill(app, 1, 20);
+    // The author stays, as books refer to it.
+    for (
+      const path of ["books?title=b3", "authors?name=a1", "books?title=b0"]
+    ) {
+      await remove(app, path);
+    }
+    const table = app.store.table("tasks");
+    assert.equal(table.size, 3);
+    for (const { document } of table.rows()) {
+      assert.doesNotMatch(JSON.stringify(document), /"(b3|a1|b0)"/);
+    }
+  });
+
   test("needs a filter, and only filters", async (t) => {
     const app = await startLibrary();
     t.after(() => app.stop());
