@@ -14,7 +14,7 @@ import { reservedCollectionNames } from "./declaration/reserved-names.ts";
 import type { ValidationContext } from "./declaration/validation.ts";
 import { localOperator } from "./operator.ts";
 import { recordsOf } from "./records/local.ts";
-import { ownerOfImported } from "./records/imported.ts";
+import { importedValues, ownerOfImported } from "./records/imported.ts";
 import type { Records } from "./records/records.ts";
 
 /**
@@ -109,7 +109,7 @@ function buildSeedRecord(
   return records.buildRecord(body, {
     caller: localOperator,
     owner: ownerOfImported(records, body, localOperator),
-    imported: { id },
+    imported: { ...importedValues(body), id },
     defersCheck,
   });
 }

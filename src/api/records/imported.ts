@@ -8,8 +8,13 @@ import type { Actor, Roles } from "../../auth/access.ts";
 import { hashParameters } from "../../auth/passwords.ts";
 import { users as usersOf } from "../accounts/users.ts";
 import { type Declaration, seesAll } from "../declaration/declaration.ts";
-import { anyString, type Property } from "../declaration/properties.ts";
+import {
+  anyString,
+  type Property,
+  timestamp,
+} from "../declaration/properties.ts";
 import { type Body, validationError } from "../declaration/validation.ts";
+import type { Document } from "../../store/store.ts";
 import type { Records } from "./records.ts";
 
 /**
@@ -66,4 +71,29 @@ export function isPasswordHash(text: string): boolean {
   const isPowerOfTwo = N > 1 && Number.isInteger(Math.log2(N));
   return isPowerOfTwo && r > 0 && p > 0 &&
     N <= hashParameters.N && r <= hashParameters.r && p <= hashParameters.p;
+}
+
+/**
+ * Returns the id of an exported line, and its times if they are plausible: of
+ * another machine's clock, the command line and a seed believe any. A line
+ * without an id is a new record.
+ */
+export function importedValues(
+  { id, created_at, updated_at }: Body,
+  latest = "9999-12-31",
+): Partial<Document> {
+  if (typeof id !== "number") return {};
+  const created = parseTime(created_at);
+  const updated = parseTime(updated_at);
+  return created && updated && created <= updated && updated <= latest
+    ? { id, created_at: created, updated_at: updated }
+    : { id };
+}
+
+const time = timestamp();
+
+/** Returns a time from 1970 on as records show it; undefined for anything else. */
+function parseTime(value: unknown): string | undefined {
+  const text = typeof value === "string" ? time.parse(value) : undefined;
+  return typeof text === "string" && text >= "1970" ? text : undefined;
 }

@@ -12,18 +12,14 @@
 
 import { performance } from "node:perf_hooks";
 import type { Actor } from "../../auth/access.ts";
-import { ownerOfImported } from "../../api/records/imported.ts";
+import { importedValues, ownerOfImported } from "../../api/records/imported.ts";
 import { localOperator } from "../../api/operator.ts";
 import { maxRecordBytes } from "../../api/operations.ts";
 import { ApiError, type FieldError } from "../../http/errors.ts";
 import { parseJsonObject } from "../../http/json.ts";
 import { type Document, formatTime, type Mutation } from "../../store/store.ts";
 import type { Line } from "../../store/log/files.ts";
-import {
-  recordId,
-  timestamp,
-  type Values,
-} from "../../api/declaration/properties.ts";
+import { recordId, type Values } from "../../api/declaration/properties.ts";
 import type { Records } from "../../api/records/records.ts";
 import { type Body, fieldError } from "../../api/declaration/validation.ts";
 import type {
@@ -288,8 +284,10 @@ function createRecord(
     if (isNew) missing[name] = id;
     return isNew;
   };
-  const latest = caller === localOperator ? "9999-12-31" : formatTime(now);
-  const imported = importedValues(body, latest);
+  const imported = importedValues(
+    body,
+    caller === localOperator ? undefined : formatTime(now),
+  );
   try {
     const document = records.buildRecord(body, {
       caller,
@@ -388,29 +386,4 @@ function checkId(
     message:
       `"id" ${reason}: it must be ${idProperty.expected}, above ${lastId}, the highest id used so far${limit}; or omit it.`,
   }];
-}
-
-/**
- * Returns the id of an exported line, and its times if they are plausible: of
- * another machine's clock, the command line believes any. A line without an id
- * is a new record.
- */
-function importedValues(
-  { id, created_at, updated_at }: Body,
-  latest: string,
-): Partial<Document> {
-  if (typeof id !== "number") return {};
-  const created = parseTime(created_at);
-  const updated = parseTime(updated_at);
-  return created && updated && created <= updated && updated <= latest
-    ? { id, created_at: created, updated_at: updated }
-    : { id };
-}
-
-const time = timestamp();
-
-/** Returns a time from 1970 on as records show it; undefined for anything else. */
-function parseTime(value: unknown): string | undefined {
-  const text = typeof value === "string" ? time.parse(value) : undefined;
-  return typeof text === "string" && text >= "1970" ? text : undefined;
 }

@@ -161,6 +161,15 @@ for (let seed = 1; seed <= rounds; seed++) {
     await command(place("third"), file, ["import", ...pairs.flat()]);
     await command(place("third"), file, ["export", "--to", place("mixed")]);
     assert.deepEqual(await contentOf(place("mixed")), exported);
+
+    const copy = await openStore({ folder: place("seeded"), tables });
+    const again = Object.entries(exported)
+      .map(([name, text]) => [name.replace(".ndjson", ""), fromLines(text)]);
+    const text = JSON.stringify(Object.fromEntries(again));
+    await copy.durable(seedEmptyStore(copy, api, text).seq);
+    await copy.close();
+    await command(place("seeded"), file, ["export", "--to", place("grown")]);
+    assert.deepEqual(await contentOf(place("grown")), exported);
   });
 }
 
