@@ -179,11 +179,14 @@ test("a command line is parsed, and its mistakes are reported", () => {
     [["--dat-adir", "x"], /: did you mean --data-dir\?$/],
     [["--admin-password", "x"], /: did you mean --admin-password-file\?$/],
     [["-x"], /^Unknown option '-x'$/],
-    [["--port"], /'--port <value>' argument missing/],
+    [["--port"], /^--port must be given once, with a value: --port=…/],
+    [["--port", "-1"], /^--port must be .*: --port=… if it begins with "-"$/],
     [["--port="], /--port must be given once, with a value/],
-    [["--host", "--port", "1"], /'--host' argument is ambiguous/],
+    [["--host", "--port", "1"], /^--host must be given once, with a value/],
     [["--port", "1", "--port", "2"], /--port must be given once, with a value/],
-    [["--help=yes"], /--help' does not take an argument/],
+    [["--help=yes"], /^--help takes no value$/],
+    [["-h=1"], /^Unknown option '-='$/],
+    [["repair", "--dry-run=1"], /^--dry-run takes no value$/],
     [["--__proto__", "x"], /Unknown option '--__proto__'/],
   ];
   for (const [args, message] of table) {

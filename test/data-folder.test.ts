@@ -330,7 +330,16 @@ test("a backup of a running server restores by a plain copy, tokens and all", as
   assert.match(made.stdout, /^copied \d+ records up to sequence \d+ to /);
   const twice = await runHere(["backup", to, "--data-dir", folder]);
   assert.equal(twice.code, 1);
-  assert.match(twice.stderr, /not empty/);
+  assert.equal(
+    twice.stderr,
+    `zoo-api: Cannot copy to ${to}: it is not empty: name another folder\n`,
+  );
+  const same = await runHere(["copy", "--from", folder, "--to", folder]);
+  assert.equal(same.code, 1);
+  assert.equal(
+    same.stderr,
+    `zoo-api: Cannot copy to ${folder}: it is not empty: name another folder\n`,
+  );
   await server.stop();
 
   const restored = await startHere({ folder: to, env: { JWT_SECRET: "" } });

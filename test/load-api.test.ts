@@ -77,6 +77,10 @@ const unloadable: Readonly<Record<string, readonly [string, RegExp]>> = {
   ],
   "nothing.mjs": ["export const api = 1;", /^: its default export must be a f/],
   "object.mjs": ["export default {};", /^: its default export must be a func/],
+  "class.mjs": [
+    "export default class A {}",
+    /^: its default export must be a f/,
+  ],
   "async.mjs": [
     "export default async () => { throw new Error('unseen'); };",
     /^: its function must not be async$/,
@@ -136,6 +140,15 @@ test("the line of a mistake is known also below a folder with a space", async ()
   const file = await write("my own/api.mjs", "\n\nundeclared();");
   const message = `${file}:3: undeclared is not defined`;
   await assert.rejects(loadApi(file), { message });
+});
+
+test("a folder is reported in one line, also if it has the name of a file", async () => {
+  const file = join(folder, "folder.mjs");
+  await mkdir(file);
+  await assert.rejects(loadApi(file), {
+    name: "UsageError",
+    message: `${file}: it is a folder: name a file in it`,
+  });
 });
 
 test("a file that is missing is reported in one line", async () => {

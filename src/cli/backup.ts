@@ -57,7 +57,10 @@ export async function backupStore(
 ): Promise<{ readonly seq: number; readonly records: number }> {
   const isNew = await makeFolder(realFiles, to);
   if ((await realFiles.list(to)).length > 0) {
-    throw new StoreError("not-empty", `Cannot back up: ${to} is not empty`);
+    throw new StoreError(
+      "not-empty",
+      `Cannot copy to ${to}: it is not empty: name another folder`,
+    );
   }
   try {
     const folder = typeof from === "string" ? from : from.dataDir;

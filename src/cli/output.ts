@@ -57,6 +57,8 @@ const fileErrors: Readonly<Record<string, string>> = {
   EACCES: "this user may not access it",
   EEXIST: "it exists already: name another one",
   EISDIR: "it is a folder",
+  ELOOP: "its links lead in a circle",
+  ENAMETOOLONG: "its name is too long",
   ENOENT: "there is no such file or folder",
   ENOTDIR: "it is not a folder",
   EPERM: "this user may not access it",

@@ -70,6 +70,14 @@ function explainFlag(error: unknown, names: readonly string[]): unknown {
   if (!(error instanceof TypeError)) return error;
   const message = error.message.replace(/\.?\sTo specify.*/s, "")
     .replaceAll("\n", " ");
+  const [, option] = /^Option '(?:-\w, )?--([\w-]+)/.exec(message) ?? [];
+  if (option) {
+    return new UsageError(
+      boolean.type === Object(allFlags)[option].type
+        ? `--${option} takes no value`
+        : `--${option} must be given once, with a value: --${option}=… if it begins with "-"`,
+    );
+  }
   const [, unknown] = /^Unknown option '--(.*)'$/.exec(message) ?? [];
   const meant = unknown &&
     names.find((name) =>

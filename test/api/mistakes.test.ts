@@ -530,6 +530,39 @@ test("missing access is reported even if the roles are wrong", () => {
   ]);
 });
 
+test("a value of any kind is a mistake of its option, also where others are compared with it", () => {
+  const arrow = () => {};
+  const values = [Symbol("x"), Object.create(null), 5n, arrow, class A {}];
+  const options = [
+    ...["name", "singular", "access", "properties", "unique", "sort"],
+    ...["private", "renamed", "check", "keep"],
+  ];
+  for (const value of values) {
+    for (const option of options) {
+      if (option === "check" && value === arrow) continue;
+      const odd = declare("books", {
+        author_id: reference("authors"),
+      }, { [option]: value });
+      for (const all of [[odd, plain], [plain, odd]]) {
+        const lines = mistakesOf(...all);
+        const isReported = (line: string) => line.includes(`: ${option} is `);
+        assert.ok(lines.some(isReported), `${option}: ${lines.join("\n")}`);
+      }
+    }
+    for (const option of ["title", "roles", "collections"]) {
+      const lines = mistakesInApi({ collections: [plain], [option]: value });
+      assert.ok(lines[0]?.startsWith(`${option} is `), lines.join("\n"));
+    }
+    const words = { renamed: value, description: value, pattern: value };
+    for (const [option, odd] of Object.entries(words)) {
+      const lines = mistakesIn(string({ maxLength: 9, [option]: odd }));
+      assert.match(lines.join("\n"), new RegExp(`: ${option} is `));
+    }
+    assert.match(mistakesIn(choice(value)).join("\n"), /choices is /);
+    assert.match(mistakesIn(reference(value), "a_id").join("\n"), /ion is /);
+  }
+});
+
 test("wrong titles and roles are reported, and access is not compared with them", () => {
   const odd = declare("books", {}, { access: { ...access, write: "boss" } });
   for (const title of ["", 5, "a\nb", "x".repeat(101)]) {

@@ -108,6 +108,9 @@ test("an error names the record and the property, and nothing is stored", async 
     await assert.rejects(loadJson(seed), { message });
   }
   await assert.rejects(load("{"), { code: 40001 });
+  await assert.rejects(load("[".repeat(100)), {
+    message: /at most 1000000000 names and arrays, in at most 64 levels/,
+  });
 });
 
 test("records that refer to each other are loaded in whatever order they are declared", async () => {

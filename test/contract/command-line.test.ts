@@ -663,6 +663,8 @@ describe("the command line", { concurrency: 3 }, () => {
     await mkdir(path("some"));
     await writeFile(path("some/animals.ndjson"), "");
     await symlink(path("nowhere"), path("link"));
+    await symlink(path("loop"), path("loop"));
+    const long = "long".repeat(75);
     const before = await readdir(folder, { recursive: true });
     const none = ["--data-dir", path("none")];
     const cases: [string[], string][] = [
@@ -680,6 +682,8 @@ describe("the command line", { concurrency: 3 }, () => {
       [["serve", "--data-dir", path("file")], "file: "],
       [["serve", "--data-dir", path("file/x")], "file/x: it is not a folder"],
       [["serve", "--data-dir", path("link")], "link: "],
+      [["check", "--data-dir", path(long)], `${long}: its name is too long`],
+      [["check", "--data-dir", path("loop")], "loop: its links lead in a"],
       // A mistyped name creates no store.
       [["prune", "answers", ...none], "none: there is no such file or folder"],
       [["prune", "answers", "--data-dir", path("some")], "some: there is no"],

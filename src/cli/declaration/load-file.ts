@@ -12,9 +12,11 @@ import {
 import type { Feature } from "../../api/feature.ts";
 import { UsageError } from "../../usage.ts";
 import { errorCode, errorText } from "../../store/error.ts";
+import { readFolderMode } from "../../store/log/files.ts";
 import { withCheckedRule } from "./checked-rule.ts";
 import { vocabulary } from "./checked-vocabulary.ts";
 import { findMistakes } from "./mistakes.ts";
+import { isClass } from "./shape.ts";
 
 /**
  * Loads an API from a file.
@@ -30,11 +32,14 @@ export async function loadFile(
     if (!/\.[cm]?[jt]s$/.test(file)) {
       throw new UsageError("it must be a .js, .mjs or .ts file");
     }
+    if (await readFolderMode(file).catch(() => {}) !== undefined) {
+      throw new UsageError("it is a folder: name a file in it");
+    }
     const api = await watch(async () => {
       const { default: declare } = await import(
         pathToFileURL(resolve(file)).href
       );
-      if (typeof declare !== "function") {
+      if (typeof declare !== "function" || isClass(declare)) {
         throw new UsageError("its default export must be a function");
       }
       const api: ApiFile | Promise<unknown> = declare(vocabulary);

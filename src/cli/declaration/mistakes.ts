@@ -17,6 +17,8 @@ import { boolean, choice, string } from "../../api/declaration/properties.ts";
 import { isObject } from "../../http/json.ts";
 import { findCallMistakes, mistakesInProperty } from "./checked-vocabulary.ts";
 import {
+  isClass,
+  isNamed,
   listOf,
   mistakesIn,
   nameLike,
@@ -73,7 +75,7 @@ export function findMistakes(api: ApiFile): string[] {
   if (!Array.isArray(collections)) return mistakes;
   // Access is not compared with roles that are themselves a mistake.
   const known = roleList.check(roles) ? undefined : roles;
-  const names = collections.map((each) => Object(each).name);
+  const names = collections.map((each) => Object(each).name).filter(isNamed);
   const declared: CollectionDeclaration[] = [];
   for (const [index, each] of collections.entries()) {
     const { name, properties } = isObject(each) ? each : {};
@@ -206,7 +208,7 @@ function collectionShape(
       "a function that is not async",
       (value) =>
         Object.prototype.toString.call(value) === "[object Function]" &&
-        !/^class\b/.test(String(value)),
+        !isClass(value),
     ),
   };
 }

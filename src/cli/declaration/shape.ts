@@ -32,12 +32,22 @@ export const word = nameLike(
 export function wordBut(taken: readonly string[], of: Rule = word): Rule {
   const isAllowed = (value: unknown) =>
     of.check(value) === undefined && !taken.includes(String(value));
-  const names = taken.filter(Boolean).join(", ");
+  const names = taken.filter(isNamed).join(", ");
   const none = names && `, and none of ${names}`;
   return rule(of.expected + none, isAllowed);
 }
 
 export const phrase = string({ maxLength: 1000 });
+
+/** Returns whether a name is a text at all, which is not empty. */
+export function isNamed(name: unknown): boolean {
+  return typeof name === "string" && name !== "";
+}
+
+/** Returns whether a function is a class, which cannot be called. */
+export function isClass(value: unknown): boolean {
+  return /^class\b/.test(String(value));
+}
 
 /** Returns a rule for values that no property describes. */
 export function rule(
