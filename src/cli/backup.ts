@@ -14,7 +14,7 @@ import { historyTable } from "../api/own-tables.ts";
 import type { Commands, CommandSettings } from "../api/feature.ts";
 import { UsageError } from "../usage.ts";
 import { createReader, findEtcd, type Flags } from "./command-line.ts";
-import { print } from "./output.ts";
+import { print, reportImports } from "./output.ts";
 import { StoreError } from "../store/error.ts";
 import {
   readSmallFile,
@@ -31,12 +31,7 @@ import type { LogStart } from "../store/log/format.ts";
 import { freezeTables, saveSnapshot } from "../store/log/snapshot.ts";
 import { countRecords, type Tables } from "../store/memory/table.ts";
 import { writeMeta } from "../store/recovery/reopen.ts";
-import {
-  type Place,
-  readUndamagedStore,
-  refuseInside,
-  reportImports,
-} from "./read.ts";
+import { type Place, readUndamagedStore, refuseInside } from "./read.ts";
 
 export const commands: Commands = {
   backup: [1, backupCommand],

@@ -2,8 +2,10 @@
 
 import { once } from "node:events";
 import process from "node:process";
+import { beginHistory } from "../api/own-tables.ts";
+import { tasks, unfinishedTasks } from "../api/tasks/tasks.ts";
 import { errorCode, errorText } from "../store/error.ts";
-import type { Fault } from "../store/store.ts";
+import type { Fault, Store } from "../store/store.ts";
 import { CommandError, UsageError } from "../usage.ts";
 
 /** Prints text to standard output, and waits while its buffer is full. */
@@ -47,6 +49,26 @@ export function unknownCollection(
     ? "name a collection"
     : `unknown collection ${JSON.stringify(name)}`;
   return new UsageError(`${command}: ${problem}: one of ${known.join(", ")}`);
+}
+
+/** Says on standard error which imports are not finished: what a command shows, copies or changes meanwhile is incomplete. */
+export function reportImports(tables: Store["tables"]): void {
+  const table = tables.get(tasks.name);
+  if (table === undefined) return;
+  const unfinished = unfinishedTasks({ records: { table } }, "import");
+  for (const { id, collection, imported } of unfinished) {
+    process.stderr.write(
+      `zoo-api: an import of ${collection} (task ${id}) is not finished: ${imported} records are in, ` +
+        "perhaps without some of their references; the next import into this store first finishes it, " +
+        "or a start of its server, unless it has users\n",
+    );
+  }
+}
+
+/** What a command does first with a store that it has opened to write. */
+export async function beginWriting(store: Store): Promise<void> {
+  reportImports(store.tables);
+  await beginHistory(store);
 }
 
 const otherHost =

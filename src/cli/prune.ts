@@ -1,20 +1,14 @@
 /** The command `prune`: permanently deletes data that is no longer declared, or the stored idempotency keys. */
 
 import type { Commands, CommandSettings } from "../api/feature.ts";
-import { beginHistory } from "../api/own-tables.ts";
 import { FullDisk } from "../store/full-disk.ts";
 import * as marker from "../store/log/marker.ts";
 import { PackedRow } from "../store/memory/packed-row.ts";
 import { UsageError } from "../usage.ts";
 import { openDataFolder } from "../data-folder.ts";
 import type { Mutation, Row, Store } from "../store/store.ts";
-import { print } from "./output.ts";
-import {
-  describeHidden,
-  findHidden,
-  reportImports,
-  requireStore,
-} from "./read.ts";
+import { beginWriting, print } from "./output.ts";
+import { describeHidden, findHidden, requireStore } from "./read.ts";
 
 export const commands: Commands = {
   prune: [1, pruneCommand],
@@ -45,8 +39,7 @@ async function pruneCommand(
     etcd,
   });
   try {
-    reportImports(store.tables);
-    await beginHistory(store);
+    await beginWriting(store);
     const hidden = findHidden(declaration, store.tables);
     if (target === keysTable) hidden.set(target, countKeys(store));
     const count = hidden.get(target);

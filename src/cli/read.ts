@@ -22,7 +22,6 @@ import {
   retentionTable,
 } from "../api/own-tables.ts";
 import { collectionsOf, tablesOf } from "../api/routes.ts";
-import { tasks, unfinishedTasks } from "../api/tasks/tasks.ts";
 import { followDeclaration } from "../data-folder.ts";
 import { CommandError, UsageError } from "../usage.ts";
 import { errorCode } from "../store/error.ts";
@@ -51,6 +50,7 @@ import {
   describeFault,
   describeFaults,
   print,
+  reportImports,
   unknownCollection,
   unusedFiles,
 } from "./output.ts";
@@ -247,23 +247,6 @@ export async function describeMisfits(
   } catch (error) {
     if (!(error instanceof CommandError)) throw error;
     return `${error.message}\n`;
-  }
-}
-
-/** Says on standard error which imports are not finished: what a command shows, copies or changes meanwhile is incomplete. */
-export function reportImports(tables: ReadonlyMap<string, Table>): void {
-  const table = tables.get(tasks.name);
-  if (table === undefined) return;
-  for (
-    const { id, collection, imported } of unfinishedTasks(
-      { records: { table } },
-      "import",
-    )
-  ) {
-    process.stderr.write(
-      `zoo-api: an import of ${collection} (task ${id}) is not finished: ${imported} records are in, ` +
-        "perhaps without some of their references; the next import into this store finishes it or, unless it has users, its server does\n",
-    );
   }
 }
 

@@ -6,7 +6,6 @@ import { Writable } from "node:stream";
 import type { Commands, CommandSettings } from "../api/feature.ts";
 import type { Values } from "../api/declaration/properties.ts";
 import { createUser, localOperator, requester } from "../api/operator.ts";
-import { beginHistory } from "../api/own-tables.ts";
 import type { Records } from "../api/records/records.ts";
 import { hashSecret } from "../api/records/writing.ts";
 import { recordsOf } from "../api/records/local.ts";
@@ -16,9 +15,9 @@ import "../store/memory/exchange.ts";
 import * as marker from "../store/log/marker.ts";
 import { reserves } from "../store/reserves.ts";
 import { explainInvalid, removePasswordFile } from "../first-start.ts";
-import { print } from "./output.ts";
+import { beginWriting, print } from "./output.ts";
 import { foldText } from "../store/store.ts";
-import { readUndamagedStore, reportImports, requireStore } from "./read.ts";
+import { readUndamagedStore, requireStore } from "./read.ts";
 
 export const commands: Commands = {
   user: [2, userCommand],
@@ -51,8 +50,7 @@ async function userCommand(
     ...reserves(),
   });
   try {
-    reportImports(store.tables);
-    await beginHistory(store);
+    await beginWriting(store);
     const password = await readPassword();
     if (action === "add") {
       const user = { username: name, password, role: flags.get("role") };

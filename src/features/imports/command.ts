@@ -7,7 +7,7 @@ import process from "node:process";
 import { addAbortSignal } from "node:stream";
 import type { CommandSettings } from "../../api/feature.ts";
 import { recordsOf } from "../../api/records/local.ts";
-import { awaitedTable, beginHistory } from "../../api/own-tables.ts";
+import { awaitedTable } from "../../api/own-tables.ts";
 import { tasks } from "../../api/tasks/tasks.ts";
 import { usersWithHashes } from "../../api/records/imported.ts";
 import type { Records } from "../../api/records/records.ts";
@@ -17,16 +17,15 @@ import { openDataFolder } from "../../data-folder.ts";
 import "../../store/memory/exchange.ts";
 import * as marker from "../../store/log/marker.ts";
 import { reserves } from "../../store/reserves.ts";
-import { print, showProgress, unknownCollection } from "../../cli/output.ts";
+import {
+  beginWriting,
+  print,
+  showProgress,
+  unknownCollection,
+} from "../../cli/output.ts";
 import { errorText } from "../../store/error.ts";
 import { storeFiles } from "./requests.ts";
-import {
-  findTask,
-  type ImportContext,
-  partsOf,
-  type Task,
-  unfinishedTasks,
-} from "./task.ts";
+import { findTask, type ImportContext, partsOf, type Task } from "./task.ts";
 import { createWorker } from "./worker.ts";
 
 /** A file to import. */
@@ -69,7 +68,7 @@ export async function importCommand(
     tables,
   });
   try {
-    await beginHistory(store);
+    await beginWriting(store);
     const users = usersWithHashes(roles);
     // Any collection, because the worker also resumes unfinished imports of a
     // server.
@@ -195,12 +194,6 @@ async function importFiles(
   sources: readonly Source[],
 ): Promise<Task | undefined> {
   const worker = createWorker(context);
-  for (const { id, collection, imported } of unfinishedTasks(context)) {
-    log(
-      "error",
-      `first finishing an earlier import of ${collection} (task ${id}), of which ${imported} records are in`,
-    );
-  }
   const sizes = sources.map(() => 0);
   const reading = new AbortController();
   const { signal } = reading;

@@ -210,6 +210,12 @@ async function interrupted(name: string, text: string, lines: unknown[]) {
   return { ...result, place, imported };
 }
 
+function warningOf(name: string, imported: number): string {
+  return `zoo-api: an import of ${name} (task 1) is not finished: ${imported} records are in, ` +
+    "perhaps without some of their references; the next import into this store " +
+    "first finishes it, or a start of its server, unless it has users\n";
+}
+
 /** Imports a zoo with the command, which first finishes an earlier import. */
 async function finish(
   { place, imported }: Awaited<ReturnType<typeof interrupted>>,
@@ -219,10 +225,7 @@ async function finish(
     input: toLines([zoo]),
   });
   assert.equal(next.code, 0, next.stderr);
-  assert.equal(
-    next.stderr,
-    `zoo-api: first finishing an earlier import of ${name} (task 1), of which ${imported} records are in\n`,
-  );
+  assert.equal(next.stderr, warningOf(name, imported));
   const { stdout } = await runHere(["export", name, ...place]);
   return fromLines(stdout);
 }
@@ -255,10 +258,7 @@ test("an import that is interrupted says what is in, and the next one finishes i
     }
     return printed;
   };
-  const warning =
-    `zoo-api: an import of zoos (task 1) is not finished: ${stopped.imported} records are in, ` +
-    "perhaps without some of their references; the next import into this store " +
-    "finishes it or, unless it has users, its server does\n";
+  const warning = warningOf("zoos", stopped.imported);
   assert.deepEqual(await warnings(commands), commands.map(() => warning));
   assert.equal((await finish(stopped, "zoos")).length, lineCount + 1);
   assert.deepEqual(await warnings([["check"], ["export", "zoos"]]), ["", ""]);
