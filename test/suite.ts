@@ -21,8 +21,12 @@ const wholeOnly =
 const unrecorded =
   /^(?:admission|architecture|documents|faults|harness|library|limits|log|races|server-log|size|store\/(?:torture|upgrade)[\w-]*|api\/(?:select|private)|features\/(?:events\/feed|evolution\/sequences))\.test\./;
 
-/** Run first of all, before another file makes the hashes of the process cheap. */
-const first = "auth/passwords.test.js";
+/** Run first of all: before another file makes the hashes of the process cheap, and those that mostly wait. */
+const first = [
+  "etcd/stores.test.js",
+  "features/open-network/connections.test.js",
+  "auth/passwords.test.js",
+];
 
 /** More than processors, as many tests wait for a server. */
 const processes = 5;
@@ -31,7 +35,7 @@ const folder = import.meta.dirname;
 const coverage = join(root, "coverage/tmp");
 const files = readdirSync(folder, { recursive: true, encoding: "utf8" })
   .filter((file) => file.endsWith(".test.js") && !wholeOnly.test(file))
-  .sort((a, b) => Number(b === first) - Number(a === first));
+  .sort((a, b) => first.indexOf(b) - first.indexOf(a));
 const queues = {
   recorded: files.filter((file) => !unrecorded.test(file)),
   unrecorded: files.filter((file) => unrecorded.test(file)),
