@@ -17,11 +17,11 @@ export const featureNames: readonly string[] = [
   "evolution",
   "conditional",
   "expand",
+  "events", // begins a history before others write
   "imports",
   "deletions",
   "batches",
   "aggregates",
-  "events",
   "idempotency",
   "openapi",
   "metrics",
@@ -35,7 +35,7 @@ const settingsOf: Readonly<Record<string, readonly string[]>> = {
   static: ["PUBLIC"],
   "rate-limit": ["RATE_LIMIT"],
   tls: ["TLS_CERT", "TLS_KEY"],
-  "trust-proxy": ["TRUST_PROXY"],
+  "trust-proxy": ["TRUST_PROXY"], // last: it decides who a client is
 };
 
 /** Imports the named features and those of the settings, in the order of the lists above. */

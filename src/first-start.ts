@@ -53,7 +53,7 @@ export async function createFirstAdmin(
     readonly DATA_DIR: string;
     readonly ADMIN_PASSWORD: string | undefined;
   },
-  { log, print }: { readonly log: Logger; readonly print: Logger },
+  { log, print }: Readonly<Record<"log" | "print", Logger>>,
 ): Promise<void> {
   const { stdout } = process;
   const users = store.table("users");
@@ -76,18 +76,17 @@ export async function createFirstAdmin(
     return;
   }
   const message = "created user admin";
-  if (isWritten) print("info", message, { password_file: path });
-  else log("info", message);
-  if (isRandom && stdout.isTTY) {
-    stdout.write(`The password of admin is ${password}\n`);
-  }
+  if (isWritten) return print("info", message, { password_file: path });
+  log("info", message);
+  if (isRandom) stdout.write(`The password of admin is ${password}\n`);
 }
 
+/** Removes the file with the random password of the first admin, if it exists. */
 export function removePasswordFile(folder: string): Promise<void> {
   return realFiles.remove(join(folder, passwordFile));
 }
 
-/** Removes that file as soon as another password, or the deletion of that user, is durable. */
+/** Removes the file with the random password as soon as another password, or the deletion of that user, is durable. */
 export function removeChangedPassword(store: Store, folder: string): void {
   const users = store.table("users");
   const [first] = users.find("username", "admin");

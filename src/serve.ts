@@ -16,7 +16,6 @@ import {
   loadSecret,
   removeChangedPassword,
 } from "./first-start.ts";
-import type { OutgoingResponse } from "./http/connection.ts";
 import { listen } from "./http/server.ts";
 import { createLogger } from "./log.ts";
 import { countRecords, type Store } from "./store/store.ts";
@@ -83,15 +82,17 @@ async function serve(options: CommandSettings): Promise<void> {
     await createFirstAdmin(store, { declaration, ...config }, output);
     removeChangedPassword(store, dataDir);
     const all = { ...application.hooks, host, port };
-    const handle = (response: OutgoingResponse) => application.handle(response);
+    const handle = application.handle.bind(application);
     const listener = await listen(handle, all).catch((cause) => {
       const text = `cannot listen on ${host} port ${port}`;
       throw new CommandError(text, { cause });
     });
     closing.unshift(() => listener.close(graceMs, announceMs));
     const stopped = stopSignal();
-    const hint = `the data is in ${etcd ? "etcd" : resolve(dataDir)}`;
-    if (isForPeople) print("info", `${hint}; Ctrl-C stops the server`);
+    const place = etcd ? "etcd" : resolve(dataDir);
+    if (isForPeople) {
+      print("info", `the data is in ${place}; Ctrl-C stops the server`);
+    }
     const urls = describeUrls(config, all, listener.port);
     print("info", `listening on ${urls} ${describeProcess(store)}`);
     log("info", `stopping on ${await stopped}`);

@@ -28,8 +28,7 @@ export interface CommandSettings {
   readonly reader: SettingReader;
   /** The values of the flags by name; a flag without a value has the value 1. */
   readonly flags: ReadonlyMap<string, string>;
-  /** Loads the declared API; throws a UsageError if that fails. */
-  /** With the features of a server, throws a UsageError if the declaration needs another. */
+  /** Loads the declared API; throws a UsageError if that fails or, given the features of a server, if it needs another. */
   readonly loadApi: (
     features?: readonly Feature[],
   ) => Promise<ApiDeclaration>;
@@ -116,7 +115,7 @@ export interface FeatureHooks extends SingleHooks {
   readonly stop?: () => Promise<void>;
 }
 
-/** The hooks that at most one feature has. */
+/** The hooks of which one is called: that of the last feature that has it. */
 export interface SingleHooks extends RequestHooks<RequestContext> {
   /** Creates a server of node:https instead of one of node:http. */
   readonly createSecureServer?: CreateServer;

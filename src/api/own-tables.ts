@@ -12,8 +12,9 @@ export const maxHistories = 100;
 
 /**
  * Begins a history with a random name and the next sequence number, if the store
- * has histories. Whoever opens a store to write does that first: it may be a copy
- * of a store that has assigned the next numbers too.
+ * has histories. A command that writes and the feature events do that before
+ * others write: the store may be a copy of one that has assigned the next numbers
+ * too.
  */
 export async function beginHistory(store: Store): Promise<void> {
   const table = store.tables.get(historyTable);

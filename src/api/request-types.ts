@@ -89,7 +89,7 @@ export type LimitSignIns<Sender> = <User>(
   check: (beforeHash: () => Promise<void>) => Promise<User | undefined>,
 ) => Promise<User | undefined>;
 
-/** The hooks of features that operations call; at most one feature has each. */
+/** The hooks of features that operations call: that of the last feature that has it. */
 export interface RequestHooks<Context> {
   /** Returns the client of a request, given the address of its connection; of several features the last one decides. */
   readonly findClient?: (

@@ -35,7 +35,7 @@ export class TokenSigner {
   readonly #issuer: string;
 
   /**
-   * @param secrets at least one, each of at least 32 bytes (RFC 7518 section 3.2), as who reads them makes sure
+   * @param secrets at least one, each of at least 32 bytes (RFC 7518 section 3.2), which config.ts and first-start.ts check
    * @param issuer the claim `iss` of all tokens
    */
   constructor(secrets: readonly string[], issuer: string) {

@@ -1,8 +1,7 @@
 /**
  * Hashes passwords with scrypt (RFC 7914). The parameters are stored with each hash,
  * so that they can be raised later without asking anyone for a new password. Hashing
- * is slow and uses much memory on purpose: Node.js computes at most four hashes at a
- * time, and with the feature open-network two.
+ * is slow and uses much memory on purpose: at most two hashes are computed at a time.
  */
 
 import { Buffer } from "node:buffer";
@@ -30,7 +29,7 @@ export async function hashPassword(
   requester: Requester,
 ): Promise<string> {
   const salt = randomBytes(saltBytes);
-  const key = await inTurn(
+  const key = await compute(
     requester,
     () => deriveKey(password.normalize("NFKC"), salt, hashParameters),
   );
@@ -59,7 +58,7 @@ export async function verifyPassword(
   }
   // A hash of version 0.1 is of the password as it was typed.
   const forms = new Set([password.normalize("NFKC"), password]);
-  return await inTurn(requester, async () => {
+  return await compute(requester, async () => {
     await beforeHash();
     const parameters = { N: Number(N), r: Number(r), p: Number(p) };
     let isRight = false;
@@ -71,9 +70,19 @@ export async function verifyPassword(
   });
 }
 
-/** Runs work in the turn of the requester, if a feature shares turns. */
-function inTurn<T>(requester: Requester, work: () => Promise<T>): Promise<T> {
-  return requester.turns?.hash.run(requester, work) ?? work();
+/** The last hash without a turn: these are computed one after the other. */
+let last: Promise<unknown> = Promise.resolve();
+
+/** Computes a hash in its turn: two of Node's four threads stay free for files. */
+function compute<T>(requester: Requester, work: () => Promise<T>): Promise<T> {
+  const { signal, turns } = requester;
+  if (turns) return turns.hash.run(requester, work);
+  const result = last.then(() => {
+    signal.throwIfAborted(); // nobody waits for it any more
+    return work();
+  });
+  last = result.catch(() => {});
+  return result;
 }
 
 function formatHash(salt: Buffer, key: Buffer): string {

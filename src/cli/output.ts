@@ -59,13 +59,13 @@ export function reportImports(tables: Store["tables"]): void {
   for (const { id, collection, imported } of unfinished) {
     process.stderr.write(
       `zoo-api: an import of ${collection} (task ${id}) is not finished: ${imported} records are in, ` +
-        "perhaps without some of their references; the next import into this store first finishes it, " +
-        "or a start of its server, unless it has users\n",
+        "perhaps without some of their references; unless a server works on it, the next import into this store " +
+        "first finishes it, or a start of its server, unless it has users\n",
     );
   }
 }
 
-/** What a command does first with a store that it has opened to write. */
+/** Reports unfinished imports, and begins a history: before a command writes to the store that it has opened. */
 export async function beginWriting(store: Store): Promise<void> {
   reportImports(store.tables);
   await beginHistory(store);

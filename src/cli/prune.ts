@@ -39,7 +39,6 @@ async function pruneCommand(
     etcd,
   });
   try {
-    await beginWriting(store);
     const hidden = findHidden(declaration, store.tables);
     if (target === keysTable) hidden.set(target, countKeys(store));
     const count = hidden.get(target);
@@ -52,6 +51,7 @@ async function pruneCommand(
         `prune: ${problem}, that is, stored but not declared. Hidden: ${all}`,
       );
     }
+    await beginWriting(store);
     await prune(store, target);
     await print(
       `deleted ${describeHidden(new Map([[target, count]]))} for good\n`,

@@ -32,7 +32,7 @@ interface SpaceCheck {
  * One is due when the log has grown longer than the last snapshot and, if that
  * is predicted, than the next one. Transactions continue meanwhile. A
  * checkpoint that fails is dropped: the log continues, and the next attempt
- * follows some minutes later.
+ * follows five minutes later.
  */
 export class Checkpoints {
   readonly #context: StoreContext;

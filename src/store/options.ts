@@ -14,7 +14,7 @@ export const defaultLimits = {
   markerDelayMs: 2000,
   /** How long after a failed checkpoint the next one is tried. */
   checkpointRetryMs: 300_000,
-  /** How often it is tried to leave the mode for a full disk. */
+  /** The pause between two attempts to leave the mode for a full disk. */
   retryMs: 1000,
 };
 

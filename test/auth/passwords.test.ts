@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { hashPassword, verifyPassword } from "../../src/auth/passwords.ts";
 import { isPasswordHash } from "../../src/api/records/imported.ts";
 import { cheapHashes } from "../cheap-hashes.ts";
-import { background } from "../requester.ts";
+import { background, visitor } from "../requester.ts";
 
 test("a hash contains its parameters but not the password, and matches no other", async () => {
   const [one, two] = await Promise.all([
@@ -96,6 +96,22 @@ test("a password is hashed only after a last check, which may refuse it", async 
     /refused/,
   );
   assert.equal(count.most, 0);
+});
+
+test("without turns hashes are computed one after the other, but not for a client who has disconnected", async (t) => {
+  const count = cheapHashes(t);
+  const leaver = visitor();
+  const hashes = Array.from(
+    { length: 8 },
+    () => hashPassword("x", background),
+  );
+  const left = verifyPassword("x", undefined, leaver);
+  const later = hashPassword("x", background);
+  leaver.leave();
+  await assert.rejects(left, /has left/);
+  await later;
+  assert.equal(new Set(await Promise.all(hashes)).size, 8);
+  assert.deepEqual([count.most, count.total], [1, 9]);
 });
 
 test("a password is the same however a keyboard composes it, and a hash of the typed form stays valid", async (t) => {

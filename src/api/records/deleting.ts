@@ -208,9 +208,7 @@ export function checkChanges(
     throw new ApiError(
       40900,
       `Deleting the ${singular} would break a rule of the ${of.singular}${
-        isSeen && mayAccess(caller?.grants, access.read)
-          ? ` ${document.id}: ${error.message}`
-          : "."
+        readsAll(of, caller) ? ` ${document.id}: ${error.message}` : "."
       }`,
     );
   }

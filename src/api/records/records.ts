@@ -160,7 +160,7 @@ export class Records {
     const values = { ...validate(collection, body, context), ...hashes };
     // What neither the stored record nor the body has keeps its default.
     const isSame = (name: string) =>
-      values[name] === previous?.[name] ||
+      values[name] === (previous?.[name] ?? null) ||
       !Object.hasOwn({ ...previous, ...body }, name);
     if (previous && Object.keys(values).every(isSame)) return previous;
     const at = this.timestamp(previous?.["updated_at"]);

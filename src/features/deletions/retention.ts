@@ -80,13 +80,12 @@ async function isClockTrusted(
 ): Promise<boolean> {
   const { document } = store.table(retentionTable).get(1) ?? {};
   const newest = document ? undefined : newestTime(kept);
-  if (document === undefined && newest === undefined) return false; // nothing is there
   const shared = asShared(store);
   const server = shared?.serverId ?? "";
   const looking = String(document?.["server"] ?? server);
   if (looking !== server && await shared?.isServed(looking)) return false;
   const at = now();
-  const leap = at - Number(document?.["at"] ?? newest);
+  const leap = at - Number(document?.["at"] ?? newest ?? at);
   const hasLeapt = Math.abs(leap) > maxLeapMs;
   /** Since when the clock is watched after a leap. */
   const before = Number(document?.["since"] ?? -Infinity);

@@ -18,7 +18,7 @@ import { createSignInLimiter } from "./sign-ins.ts";
 
 /** The turns of what takes long. */
 export const turns = {
-  /** Two of the four threads of Node.js stay free for the files of the store. */
+  /** As many as are computed at a time. */
   hash: new Turns(2),
   /** The large bodies that are received, so that they do not fill the memory; at most half of them are of one client. */
   body: new Turns(16, 8),

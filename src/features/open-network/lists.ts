@@ -1,5 +1,5 @@
 /**
- * Long responses in parts, so that a client that reads one slowly is told from one
+ * Long responses in parts, to distinguish a client that reads one slowly from one
  * that does not read; long lists take memory only as their clients read them.
  */
 
