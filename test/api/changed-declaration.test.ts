@@ -8,14 +8,7 @@ import {
   collection,
   type CollectionDeclaration,
 } from "../../src/api/declaration/declaration.ts";
-import {
-  choice,
-  optional,
-  string,
-} from "../../src/api/declaration/properties.ts";
-import type { Body } from "../../src/api/declaration/validation.ts";
-import { localOperator } from "../../src/api/operator.ts";
-import { recordsOf } from "../../src/api/records/local.ts";
+import { optional, string } from "../../src/api/declaration/properties.ts";
 import { openDataFolder } from "../../src/data-folder.ts";
 import { loadFeatures } from "../../src/features.ts";
 import { openStore } from "../../src/store/store.ts";
@@ -55,27 +48,6 @@ const shelves = (options: Partial<CollectionDeclaration> = {}) =>
       ...options,
     }),
   ]);
-
-test("a change that changes nothing writes nothing, also to a record that is older than a property", async (t) => {
-  const folder = await temporaryFolder();
-  t.after(() => removeFolder(folder));
-  const more = {
-    note: optional(room),
-    lang: optional(choice("en", "de"), "en"),
-  };
-  const api = shelves({ properties: { room, ...more } });
-  const store = await openDataFolder(folder, api);
-  const previous = { id: 1, room: "A" };
-  await store.commit([["put", "shelves", previous]], 0);
-  const records = recordsOf(store, api, "shelves");
-  const build = (body: Body, partial: boolean) =>
-    records.buildRecord(body, { previous, partial, caller: localOperator });
-  assert.equal(build({}, true), previous);
-  assert.equal(build({ room: "A", note: null }, false), previous);
-  // It stays if the default changes later.
-  assert.equal(build({ lang: "en" }, true)["lang"], "en");
-  await store.close();
-});
 
 test("another declaration than the last one is refused by name, and changes nothing", async (t) => {
   const folder = await temporaryFolder();

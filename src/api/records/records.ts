@@ -158,10 +158,7 @@ export class Records {
       : undefined;
     const context = { ...options, store, table, caller, owner, previous };
     const values = { ...validate(collection, body, context), ...hashes };
-    // What neither the stored record nor the body has keeps its default.
-    const isSame = (name: string) =>
-      values[name] === (previous?.[name] ?? null) ||
-      !Object.hasOwn({ ...previous, ...body }, name);
+    const isSame = (name: string) => values[name] === previous?.[name];
     if (previous && Object.keys(values).every(isSame)) return previous;
     const at = this.timestamp(previous?.["updated_at"]);
     const document = previous
