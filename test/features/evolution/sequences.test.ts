@@ -376,7 +376,8 @@ class Sequence {
     const written = rows.get(how === 0 ? records.table.lastId : id);
     for (const { identity, name, default: value } of of.properties) {
       if (Object.hasOwn(body, name)) written?.set(identity, body[name] ?? null);
-      else if (how !== 2 || !written?.has(identity)) {
+      else if (how !== 2 || (written?.get(identity) ?? null) === null) {
+        // Also in place of a null from before there was a default.
         written?.set(identity, value);
       }
     }
