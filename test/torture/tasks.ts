@@ -19,7 +19,7 @@ const defects: Readonly<Record<string, Defect>> = {
     file: "features/imports/worker.js",
     from: "apply(context.records.putMutation(current));",
     to:
-      "const saved = current; setTimeout(() => store.transact(0, (apply) => apply(context.records.putMutation(saved))), 20);",
+      "const saved = current; globalThis.setTimeout(() => store.transact(0, (apply) => apply(context.records.putMutation(saved))), 20);",
     caught: /imported/,
   },
   "saves the progress of a deletion at its end only": {
@@ -31,7 +31,7 @@ const defects: Readonly<Record<string, Defect>> = {
 };
 
 /** A defect must be caught within so many rounds. */
-const roundsPerDefect = 10;
+const roundsPerDefect = 20;
 
 /** How many zoos a round deletes, and how many animals each of them has. */
 const zoosPerRound = 600;
