@@ -18,7 +18,10 @@ import { requireEtcd, startEtcd } from "./etcd.ts";
 
 /** The names of tests or files, by the reason why they are skipped. */
 const skipped: Readonly<Record<string, readonly string[]>> = {
-  "commands and messages of a store in a folder": ["command-line.test.ts"],
+  "commands and messages of a store in a folder": [
+    "command-line.test.ts",
+    "histories.test.ts",
+  ],
   "it kills one server, and the others answer": ["durability.test.ts"],
   "each server has a limit of its own": [
     "searches.test.ts",
