@@ -59,8 +59,8 @@ export function reportImports(tables: Store["tables"]): void {
   for (const { id, collection, imported } of unfinished) {
     process.stderr.write(
       `zoo-api: an import of ${collection} (task ${id}) is not finished: ${imported} records are in, ` +
-        "perhaps without some of their references; unless a server works on it, the next import into this store " +
-        "first finishes it, or a start of its server, unless it has users\n",
+        "perhaps without some of their references; the next import into this store first finishes it, " +
+        "or a start of its server, unless it has users\n",
     );
   }
 }

@@ -80,12 +80,13 @@ async function isClockTrusted(
 ): Promise<boolean> {
   const { document } = store.table(retentionTable).get(1) ?? {};
   const newest = document ? undefined : newestTime(kept);
+  if (document === undefined && newest === undefined) return false; // nothing is there
   const shared = asShared(store);
   const server = shared?.serverId ?? "";
   const looking = String(document?.["server"] ?? server);
   if (looking !== server && await shared?.isServed(looking)) return false;
   const at = now();
-  const leap = at - Number(document?.["at"] ?? newest ?? at);
+  const leap = at - Number(document?.["at"] ?? newest);
   const hasLeapt = Math.abs(leap) > maxLeapMs;
   /** Since when the clock is watched after a leap. */
   const before = Number(document?.["since"] ?? -Infinity);

@@ -215,7 +215,9 @@ test("at the first look the clock is compared with the newest records", async (t
 
 test("a time without records is no leap", async (t) => {
   const { put, look, clock, logged, store } = await open(t);
+  const { seq } = store;
   await look();
+  assert.equal(store.seq, seq, "nothing is written while nothing was there");
   await put("readings", { id: 1, value: 1, taken_at: iso(0) });
   await look();
   await store.commit([["del", "readings", 1]], 0);
