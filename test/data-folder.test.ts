@@ -29,6 +29,7 @@ import {
   temporaryFolder,
 } from "./harness.ts";
 import { runHere, startHere } from "./in-process.ts";
+import { commit } from "./commit.ts";
 
 const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
 
@@ -188,12 +189,12 @@ test("a repair and a check list the first twenty records with dangling reference
   const store = await openStore({ folder, tables });
   const place = { city: "Amsterdam", country: "NL" };
   for (const id of [1, 2]) {
-    await store.commit([["put", "zoos", { id, name: "Artis", ...place }]], 0);
+    await commit(store, [["put", "zoos", { id, name: "Artis", ...place }]], 0);
   }
   for (let id = 1; id <= 30; id++) {
     const zoo_id = id > 25 ? 2 : 1;
     const ada = { id, zoo_id, name: "Ada", animal_type_id: 1 };
-    await store.commit([["put", "animals", ada]], 0);
+    await commit(store, [["put", "animals", ada]], 0);
   }
   await store.close();
   const check = () => runHere(["check", "--data-dir", folder]);
@@ -214,14 +215,14 @@ test("a repair that leaves a unique value twice says so, and so does each start 
   t.after(() => removeFolder(join(folder, "..")));
   const place = { city: "Amsterdam", country: "NL" };
   const store = await openDataFolder(folder, sample);
-  await store.commit([["put", "users", storedAdmin]], 0);
-  await store.commit([["put", "zoos", { id: 1, name: "Artis", ...place }]], 0);
+  await commit(store, [["put", "users", storedAdmin]], 0);
+  await commit(store, [["put", "zoos", { id: 1, name: "Artis", ...place }]], 0);
   const at = "2026-05-01T08:00:00.000Z";
   const times = { created_at: at, updated_at: at };
   const job = { zoo_id: 1, name: "Ada", job_title: "Keeper", ...times };
   for (const [id, email] of [[1, "a@b.cd"], [1, "Artis@b.cd"], [2, "a@b.cd"]]) {
     const document = { id: Number(id), ...job, email: String(email) };
-    await store.commit([["put", "employees", document]], 0);
+    await commit(store, [["put", "employees", document]], 0);
   }
   await store.close();
   await damage(folder, 6);

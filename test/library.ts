@@ -5,6 +5,7 @@ import { declareApi } from "../src/api/declaration/api.ts";
 import { vocabulary } from "../src/cli/declaration/checked-vocabulary.ts";
 import { type Running, startApplication } from "./application.ts";
 import { type Answer, storedAdmin } from "./harness.ts";
+import { commit } from "./commit.ts";
 
 const { collection, string, date, reference, optional } = vocabulary;
 
@@ -73,7 +74,7 @@ export async function startLibrary(
   const join: Library["join"] = async (username, role = "member") => {
     const { lastId } = running.store.table("users");
     const user = { ...storedAdmin, id: lastId + 1, username, role };
-    await running.store.commit([["put", "users", user]], 0);
+    await commit(running.store, [["put", "users", user]], 0);
     return await running.signIn(username);
   };
   return { ...running, send, join };

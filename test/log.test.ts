@@ -12,6 +12,7 @@ import {
   temporaryFolder,
 } from "./harness.ts";
 import { runHere } from "./in-process.ts";
+import { commit } from "./commit.ts";
 
 const time = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z /gm;
 const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
@@ -97,18 +98,18 @@ test("begins with the oldest log, and knows what the snapshot before it holds", 
   }));
   const store = await openStore({ folder, tables });
   const artis = { id: 1, ...zoo };
-  await store.commit([["put", "users", storedAdmin]], 0);
-  await store.commit([["put", "zoos", artis]], 1);
+  await commit(store, [["put", "users", storedAdmin]], 0);
+  await commit(store, [["put", "zoos", artis]], 1);
   for (const city of ["Berlin", "Bonn", "Basel"]) {
     await store.checkpoint();
-    await store.commit([["put", "zoos", { ...artis, city }]], 1);
+    await commit(store, [["put", "zoos", { ...artis, city }]], 1);
   }
   // A deleted user, and data that is no longer declared.
-  await store.commit([["del", "zoos", 1]], 9);
+  await commit(store, [["del", "zoos", 1]], 9);
   const visit = { id: 1, guide_name: "Kim", created_at: artis.name };
-  await store.commit([["put", "visits", visit]], 1);
-  await store.commit([["rename", "visits", "guide_name", "guide"]], 0);
-  await store.commit([["put", "authorizations", { id: 1, user_id: 1 }]], 1);
+  await commit(store, [["put", "visits", visit]], 1);
+  await commit(store, [["rename", "visits", "guide_name", "guide"]], 0);
+  await commit(store, [["put", "authorizations", { id: 1, user_id: 1 }]], 1);
   await store.close();
   const latest = 'admin changed zoos/1 city="Bonn"\n' +
     'admin changed zoos/1 city="Basel"\n';
@@ -122,7 +123,7 @@ test("prints what precedes damage, and ignores a torn write", async (t) => {
   const folder = await folderOf(t);
   const store = await openStore({ folder, tables: [{ name: "zoos" }] });
   for (const city of ["Berlin", "Bonn", "Basel"]) {
-    await store.commit([["put", "zoos", { id: 1, city }]], 0);
+    await commit(store, [["put", "zoos", { id: 1, city }]], 0);
   }
   await store.close();
   const file = join(folder, "wal-1.jsonl");

@@ -35,7 +35,7 @@ export class TokenSigner {
   readonly #issuer: string;
 
   /**
-   * @param secrets at least one, each of at least 32 bytes (RFC 7518 section 3.2), which config.ts and first-start.ts check
+   * @param secrets at least one, each of at least 32 bytes (RFC 7518 section 3.2)
    * @param issuer the claim `iss` of all tokens
    */
   constructor(secrets: readonly string[], issuer: string) {
@@ -78,6 +78,9 @@ export class TokenSigner {
 
 function createKey(text: string): Key {
   const secret = Buffer.from(text);
+  if (secret.length < 32) {
+    throw new RangeError("Cannot sign with a secret shorter than 32 bytes");
+  }
   // The id reveals nothing about the secret, and is the same at every start.
   const kid = hmac(secret, "zoo-api key id").slice(0, 12);
   return { secret, header: encode({ alg: "HS256", typ: "JWT", kid }) };

@@ -153,16 +153,6 @@ export abstract class Store {
     }
   }
 
-  /** Applies mutations and resolves when they are durable. Throws as `apply` does; rejects with `disk-full` (rolled back) or `outcome-unknown`. */
-  commit(
-    mutations: readonly Mutation[],
-    by: number,
-    options?: CommitOptions,
-  ): Promise<void> {
-    const seq = this.apply(mutations, by, options);
-    return this.durable(seq) ?? Promise.resolve();
-  }
-
   /** Runs a transaction and waits until it is durable; returns what it returned. */
   async settle<Result extends { readonly seq: number }>(
     run: () => Result | Promise<Result>,

@@ -5,6 +5,7 @@ import { authenticate } from "../../src/api/accounts/authentication.ts";
 import { TokenSigner } from "../../src/auth/jwt.ts";
 import { openStore } from "../../src/store/store.ts";
 import { jwtSecret, removeFolder, temporaryFolder } from "../harness.ts";
+import { commit } from "../commit.ts";
 
 test("a signature is verified once, everything else at each request, and 250 tokens are cached", async (t) => {
   const folder = await temporaryFolder();
@@ -31,7 +32,7 @@ test("a signature is verified once, everything else at each request, and 250 tok
     verified: new Map(),
   };
   const created_at = "1970-01-01T00:00:00.999Z";
-  await store.commit([
+  await commit(store, [
     ["put", "users", { id: 1, role: "keeper" }],
     ["put", "authorizations", { id: 1, user_id: 1, created_at }],
     ["put", "authorizations", { id: 2, user_id: 1, created_at }],
@@ -50,7 +51,7 @@ test("a signature is verified once, everything else at each request, and 250 tok
     });
   }
   assert.equal(verifications, 1);
-  await store.commit([["put", "users", { id: 1, role: "admin" }]], 0);
+  await commit(store, [["put", "users", { id: 1, role: "admin" }]], 0);
   assert.equal(authenticate(state, token)?.role, "admin");
   const other = token.slice(0, -2) + (token.endsWith("AA") ? "BA" : "AA");
   assert.throws(() => authenticate(state, other), errorWith(40102));
@@ -73,7 +74,7 @@ test("a signature is verified once, everything else at each request, and 250 tok
   const withBroken = { ...state, signer: broken };
   assert.throws(() => authenticate(withBroken, `${token} `), RangeError);
 
-  await store.commit([["del", "authorizations", 1]], 0);
+  await commit(store, [["del", "authorizations", 1]], 0);
   assert.throws(() => authenticate(state, token), errorWith(40104));
   now = 3_999_000;
   const late = tokenOf(2, 3999);

@@ -6,6 +6,7 @@ import { type Running, startApplication } from "../application.ts";
 import type { Mutation } from "../../src/store/store.ts";
 import { adminPassword, assertError } from "../harness.ts";
 import { featureNames } from "../../src/features.ts";
+import { commit } from "../commit.ts";
 
 describe("an authorization", () => {
   let time = Date.parse("2026-05-05T12:00:00.700Z");
@@ -59,11 +60,11 @@ describe("an authorization", () => {
     assert.ok(admin);
     const id = users.lastId + 1;
     const ghost = { ...admin, id, username: "ghost", role: "gone" };
-    await app.store.commit([["put", "users", ghost]], 0);
+    await commit(app.store, [["put", "users", ghost]], 0);
     const json = { username: "ghost", password: adminPassword };
     const sent = await app.request("POST", "/v1/authorizations", { json });
     assertError(sent, 40101);
-    await app.store.commit([["del", "users", id]], 0);
+    await commit(app.store, [["del", "users", id]], 0);
   });
 
   test("is one of a hundred at most: the oldest is deleted", async () => {

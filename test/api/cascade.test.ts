@@ -11,6 +11,7 @@ import { startApplication } from "../application.ts";
 import { assertError, signInNew } from "../harness.ts";
 import { featureNames } from "../../src/features.ts";
 import { startLibrary } from "../library.ts";
+import { commit } from "../commit.ts";
 
 const shelves = collection({
   name: "shelves",
@@ -144,7 +145,7 @@ test("a collection that has assigned the highest possible id refuses new records
   const app = await startApplication({ declarations: [shelves] });
   try {
     const id = Number.MAX_SAFE_INTEGER;
-    await app.store.commit([["put", "shelves", { id, name: "last" }]], 0);
+    await commit(app.store, [["put", "shelves", { id, name: "last" }]], 0);
     const response = await app.request("POST", "/v1/shelves", {
       token: app.token,
       json: { name: "more" },

@@ -21,6 +21,7 @@ import {
   temporaryFolder,
 } from "../harness.ts";
 import { startHere } from "../in-process.ts";
+import { commit } from "../commit.ts";
 
 const otherFile = `export default ({ collection, string }) => ({
   collections: [collection({
@@ -53,7 +54,7 @@ test("another declaration than the last one is refused by name, and changes noth
   const folder = await temporaryFolder();
   t.after(() => removeFolder(folder));
   const first = await openDataFolder(folder, shelves());
-  await first.commit([["put", "shelves", { id: 1, room: "A" }]], 0);
+  await commit(first, [["put", "shelves", { id: 1, room: "A" }]], 0);
   const { seq } = first;
   await first.close();
   const others: readonly [Partial<CollectionDeclaration>, RegExp][] = [
@@ -86,7 +87,7 @@ test("records of a store that remembers no declaration are not served unseen", a
   t.after(() => removeFolder(folder));
   const tables = [{ name: "users" }];
   const store = await openStore({ folder, tables });
-  await store.commit([["put", "users", storedAdmin]], 0);
+  await commit(store, [["put", "users", storedAdmin]], 0);
   await store.close();
   await assert.rejects(
     openDataFolder(folder, shelves()),
@@ -109,7 +110,7 @@ test(
       ...feature,
     });
     const { seq } = store;
-    await store.commit([["put", "shelves", { id: 1, floor: "A" }]], 0);
+    await commit(store, [["put", "shelves", { id: 1, floor: "A" }]], 0);
     await store.close();
     const again = await openDataFolder(folder, shelves(renamed));
     assert.equal(again.seq, seq + 1);

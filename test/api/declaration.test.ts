@@ -18,6 +18,7 @@ import { collections } from "../collections.ts";
 import { importLines } from "../lines.ts";
 import { startApplication } from "../application.ts";
 import { lacks } from "../harness.ts";
+import { commit } from "../commit.ts";
 
 function declaration(
   name: string,
@@ -58,7 +59,7 @@ test("a stored null is shown as the default of a property that is not nullable",
   const app = await startApplication();
   try {
     const at = "2026-01-01T00:00:00.000Z";
-    await app.store.commit([["put", "animals", {
+    await commit(app.store, [["put", "animals", {
       id: 1,
       zoo_id: 1,
       animal_type_id: 1,
@@ -100,7 +101,7 @@ test("a filter sees the default of a reference that an older record lacks", asyn
   try {
     const at = "2026-01-01T00:00:00.000Z";
     const times = { created_at: at, updated_at: at };
-    await app.store.commit([
+    await commit(app.store, [
       ["put", "authors", { id: 7, ...times }],
       ["put", "books", { id: 1, ...times }],
       ["put", "books", { id: 2, author_id: 7, ...times }],
@@ -137,7 +138,7 @@ test(
     t.after(() => app.stop());
     const at = "2026-01-01T00:00:00.000Z";
     const old = { id: 1, reader: "Ada", created_at: at, updated_at: at };
-    await app.store.commit([["put", "loans", old]], 0);
+    await commit(app.store, [["put", "loans", old]], 0);
     const send = async (method: string, path: string, json: object) => {
       const { token } = app;
       const { status, body } = await app.request(method, path, { token, json });

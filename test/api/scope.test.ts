@@ -15,6 +15,7 @@ import { apiOf, sample } from "../collections.ts";
 import { assertError, lacks, signInNew } from "../harness.ts";
 import { folderFor } from "../store/support.ts";
 import { operatorContext } from "../operator.ts";
+import { commit } from "../commit.ts";
 
 /** Opens a store with an animal in each of two zoos. */
 async function openRecords(t: TestContext) {
@@ -23,7 +24,7 @@ async function openRecords(t: TestContext) {
   t.after(() => store.close());
   const animal = (id: number) =>
     ["put", "animals", { id, zoo_id: id, name: `A${id}` }] as const;
-  await store.commit([animal(1), animal(2)], 0);
+  await commit(store, [animal(1), animal(2)], 0);
   return recordsOf(store, sample, "animals");
 }
 

@@ -7,6 +7,7 @@ import { describe, test, type TestContext } from "node:test";
 import { featureNames } from "../../src/features.ts";
 import type { Document, Mutation } from "../../src/store/store.ts";
 import { heldFiles, type Running, startApplication } from "../application.ts";
+import { commit } from "../commit.ts";
 
 const names = [
   "Zoë",
@@ -204,7 +205,7 @@ function defineTests(features: readonly string[]): void {
       records.values(),
       (document): Mutation => ["put", "animals", document],
     );
-    await store.commit([...zoos(), ...puts], 1);
+    await commit(store, [...zoos(), ...puts], 1);
     for (let round = 0; round < rounds; round++) {
       const parameters = randomParameters(below);
       const zooId = below(3) ? undefined : 1 + below(3);
@@ -222,7 +223,7 @@ function defineTests(features: readonly string[]): void {
         if (below(4)) records.set(id, document);
         else records.delete(id);
         states.push([...records.values()]);
-        await store.commit([
+        await commit(store, [
           records.has(id)
             ? ["put", "animals", document]
             : ["del", "animals", id],
@@ -257,7 +258,7 @@ function defineTests(features: readonly string[]): void {
       const name = `${place % 35 ? "Other" : "Bär"}${ends[place % 6]}`;
       return ["put", "animals", { ...animal(place + 1, below), name }];
     });
-    await running.store.commit([...zoos(), ...puts], 1);
+    await commit(running.store, [...zoos(), ...puts], 1);
     const all = puts.map(([, , document]) => document as Document);
     for (const beginning of ["b", "BÄR", "bär ", "bär\uFFFD", "bär\u{10400}"]) {
       for (const sortby of ["id", "name", "weight_kg"]) {
@@ -290,7 +291,7 @@ function defineTests(features: readonly string[]): void {
         { ...animal(place + 1, below), name: name(place) },
       ],
     );
-    await running.store.commit([...zoos(), ...puts], 1);
+    await commit(running.store, [...zoos(), ...puts], 1);
     for (const text of greek.slice(0, 2)) {
       for (const operator of ["starts", "contains"]) {
         const response = await running.request(
@@ -321,7 +322,7 @@ function defineTests(features: readonly string[]): void {
       if (mark) marked.add(id);
       mutations.push(put(id, mark ? "marked" : "plain"));
     }
-    await store.commit([...zoos(), ...mutations], 1);
+    await commit(store, [...zoos(), ...mutations], 1);
     let writing = true;
     let writes = 0;
     const writer = async () => {
@@ -334,7 +335,7 @@ function defineTests(features: readonly string[]): void {
         const gone: Mutation = below(2)
           ? put(from, "plain")
           : ["del", "animals", from];
-        await store.commit([gone, put(to, "marked")], 1);
+        await commit(store, [gone, put(to, "marked")], 1);
         writes++;
       }
     };
@@ -373,7 +374,7 @@ function defineTests(features: readonly string[]): void {
       { length: 30_000 },
       (_, place): Mutation => ["put", "animals", animal(place + 1, below)],
     );
-    await running.store.commit([...zoos(), ...puts], 1);
+    await commit(running.store, [...zoos(), ...puts], 1);
     const order: string[] = [];
     const scans = Promise.all(
       ["a", "b"].map(async (text) => {
@@ -397,10 +398,10 @@ function defineTests(features: readonly string[]): void {
       { length: 3000 },
       (_, place): Mutation => ["put", "animals", animal(place + 1, below)],
     );
-    await store.commit([...zoos(), ...puts], 1);
+    await commit(store, [...zoos(), ...puts], 1);
     const release = hold();
     const last: Document = { ...animal(9000, below), name: "the newest" };
-    const written = store.commit([["put", "animals", last]], 1);
+    const written = commit(store, [["put", "animals", last]], 1);
     let isAnswered = false;
     const scan = running.request("GET", "/v1/animals?name:contains=newest")
       .then((response) => {
@@ -427,7 +428,7 @@ function defineTests(features: readonly string[]): void {
       "animals",
       { ...animal(place + 1, below), zoo_id: 2 },
     ]);
-    await running.store.commit([...zoos(), ...puts], 1);
+    await commit(running.store, [...zoos(), ...puts], 1);
     const path = "/v1/zoos/2/animals?name:contains=a&sortby=name";
     const scan = running.request("GET", path);
     const removed = running.request("DELETE", "/v1/zoos/2?cascade=true", {
@@ -446,7 +447,7 @@ function defineTests(features: readonly string[]): void {
       { length: 1200 },
       (_, place): Mutation => ["put", "animals", animal(place + 1, below)],
     );
-    await running.store.commit([...zoos(), ...puts], 1);
+    await commit(running.store, [...zoos(), ...puts], 1);
     const all = puts.map(([, , document]) => document as Document);
     const conditions = ["zoo_id=1", "sex=female", "species=null", "x"];
     const orders = ["name", "weight_kg", "sex,name", "sex,name&order=desc,asc"];

@@ -147,6 +147,7 @@ test("all secrets verify and the first one signs", () => {
   assert.throws(() => signer.verify(renewed), { message: /its header/ });
 });
 
-test("without a secret nothing is signed", () => {
+test("a short secret, or none, signs nothing", () => {
+  assert.throws(() => new TokenSigner(["x".repeat(31)], "zoo-api"), RangeError);
   assert.throws(() => new TokenSigner([], "zoo-api"), RangeError);
 });

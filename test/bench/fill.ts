@@ -6,13 +6,15 @@ import type { Document } from "../../src/store/store.ts";
 import { sample } from "../collections.ts";
 import { storedAdmin } from "../harness.ts";
 import { animal, zoos } from "./data.ts";
+import { commit } from "../commit.ts";
 
 /** Creates a data folder with an admin, this many animals and up to a thousand zoos. */
 export async function fill(folder: string, records: number): Promise<void> {
   await mkdir(folder, { mode: 0o700 });
   const store = await openDataFolder(folder, sample);
   const put = async (name: string, documents: readonly Document[]) => {
-    await store.commit(
+    await commit(
+      store,
       documents.map((document) => ["put", name, document]),
       0,
     );

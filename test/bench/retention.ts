@@ -16,6 +16,7 @@ import { parseArgs } from "node:util";
 import { loadApi } from "../../src/cli/declaration/load-api.ts";
 import { openDataFolder } from "../../src/data-folder.ts";
 import { removeFolder, start, temporaryFolder } from "../harness.ts";
+import { commit } from "../commit.ts";
 
 const { values } = parseArgs({
   options: { records: { type: "string", default: "1000000" } },
@@ -42,7 +43,8 @@ async function fill(folder: string, file: string): Promise<void> {
   const now = Date.now();
   for (let from = 1; from <= records; from += batchLength) {
     const length = Math.min(batchLength, records + 1 - from);
-    await store.commit(
+    await commit(
+      store,
       Array.from({ length }, (_, at) => {
         const id = from + at;
         // None of the others expires while the server runs.

@@ -16,6 +16,7 @@ import { tablesOf } from "../../src/api/routes.ts";
 import { sample } from "../collections.ts";
 import { type Mutation, openStore } from "../../src/store/store.ts";
 import { removeFolder, start, temporaryFolder } from "../harness.ts";
+import { commit } from "../commit.ts";
 
 const { values } = parseArgs({
   options: { records: { type: "string", default: "1000000" } },
@@ -32,7 +33,7 @@ async function build(folder: string): Promise<void> {
   const tables = tablesOf(sample, []);
   const store = await openStore({ folder, tables, limits });
   const zoo = { name: "Zoo", city: "City", country: "DE", opened_on: null };
-  await store.commit([["put", "zoos", {
+  await commit(store, [["put", "zoos", {
     id: 1,
     ...zoo,
     website: null,
@@ -53,7 +54,7 @@ async function build(folder: string): Promise<void> {
         ...times,
       }]);
     }
-    await store.commit(batch, 0);
+    await commit(store, batch, 0);
   }
   await store.close();
 }

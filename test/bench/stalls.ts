@@ -35,6 +35,7 @@ import {
 } from "../harness.ts";
 import { animal, zoos } from "./data.ts";
 import type { Stops } from "./probe.ts";
+import { commit } from "../commit.ts";
 
 const { values } = parseArgs({
   options: {
@@ -106,10 +107,10 @@ async function fill(folder: string, records: number): Promise<void> {
   for (const [table, document] of documents(records)) {
     batch.push(["put", table, document]);
     if (batch.length < 1000) continue;
-    await store.commit(batch, 0);
+    await commit(store, batch, 0);
     batch = [];
   }
-  await store.commit(batch, 0);
+  await commit(store, batch, 0);
   await store.close();
 }
 

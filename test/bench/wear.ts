@@ -16,6 +16,7 @@ import { parseArgs } from "node:util";
 import { fastFiles, FastWrites } from "../../src/store/log/fast-writes.ts";
 import * as marker from "../../src/store/log/marker.ts";
 import { openStore, type Store } from "../../src/store/store.ts";
+import { commit } from "../commit.ts";
 
 const { values } = parseArgs({
   options: {
@@ -48,7 +49,7 @@ async function write(
   for (let ms = 0; ms < seconds * 1000; ms = performance.now() - start) {
     while (commits.length <= ms * rate / 1000) {
       const operation = ["put", "animals", { id: ++id, ...record }] as const;
-      commits.push(store.commit([operation], 1));
+      commits.push(commit(store, [operation], 1));
     }
     await delay(1000 / rate);
   }

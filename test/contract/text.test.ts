@@ -20,6 +20,7 @@ import { openStore } from "../../src/store/store.ts";
 import { startApplication } from "../application.ts";
 import { apiOf } from "../collections.ts";
 import { lacks, removeFolder, temporaryFolder } from "../harness.ts";
+import { commit } from "../commit.ts";
 
 const access = {
   read: "anyone",
@@ -143,7 +144,7 @@ test(
         const { text: _, ...rest } = JSON.parse(String(rules));
         return [name, JSON.stringify(rest)];
       });
-      await store.commit([
+      await commit(store, [
         ["put", declarationTable, {
           ...remembered,
           id: 1,
@@ -166,7 +167,7 @@ test(
         /nothing was changed:\nbooks\.title: 4 records do not fit \(id 1, 3, 4, 5\): .*already in use/,
     });
     const store = await openStore({ folder, tables: tablesOf(api, []) });
-    await store.commit([["del", "books", 1], ["del", "books", 4]], 0);
+    await commit(store, [["del", "books", 1], ["del", "books", 4]], 0);
     await store.close();
     for (let start = 1; start <= 2; start++) {
       const messages: string[] = [];

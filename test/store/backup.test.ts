@@ -6,6 +6,7 @@ import { backupStore } from "../../src/cli/backup.ts";
 import { readStore } from "../../src/cli/read.ts";
 import { openStore } from "../../src/store/store.ts";
 import { documents, fill, folderFor, openFor, tables } from "./support.ts";
+import { commit } from "../commit.ts";
 
 test("a backup taken under load is an undamaged store with everything that was acknowledged before", async (t) => {
   const folder = await folderFor(t);
@@ -15,7 +16,7 @@ test("a backup taken under load is an undamaged store with everything that was a
   let stop = false;
   const writing = (async () => {
     for (let id = 1; !stop; id++) {
-      await store.commit([["put", "zoos", { id, name: "x".repeat(200) }]], 1);
+      await commit(store, [["put", "zoos", { id, name: "x".repeat(200) }]], 1);
       acknowledged = id;
     }
   })();
@@ -54,7 +55,7 @@ test("a backup copied back is the same store, and can be written to", async (t) 
   assert.deepEqual(copied.faults, []);
   const store = await openFor(t, to);
   assert.equal(documents(store.table("zoos")).length, 5);
-  await store.commit([["put", "zoos", { id: 6, name: "new" }]], 1);
+  await commit(store, [["put", "zoos", { id: 6, name: "new" }]], 1);
   assert.equal(store.seq, 6);
 });
 

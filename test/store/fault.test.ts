@@ -6,6 +6,7 @@ import { test, type TestContext } from "node:test";
 import { type Mutation, openStore, type Store } from "../../src/store/store.ts";
 import { Disk, type Fate, type Step } from "../torture/disk.ts";
 import { folderFor, openFor, tables } from "./support.ts";
+import { commit } from "../commit.ts";
 
 async function diskFor(t: TestContext): Promise<Disk> {
   return new Disk({ folder: await folderFor(t) });
@@ -31,14 +32,18 @@ for (const error of ["ENOSPC", "EDQUOT", "EFBIG", "short"]) {
   test(`a write that ends with ${error} changes nothing and the next succeeds`, async (t) => {
     const disk = await diskFor(t);
     const store = await open(t, disk);
-    await store.commit(zoo(1), 0);
+    await commit(store, zoo(1), 0);
     once(
       disk,
       "write",
       error === "short" ? { short: 20 } : { error, half: true },
     );
-    const first = store.commit(zoo(2), 0);
-    const second = store.commit([["put", "zoos", { id: 1, changed: true }]], 0);
+    const first = commit(store, zoo(2), 0);
+    const second = commit(
+      store,
+      [["put", "zoos", { id: 1, changed: true }]],
+      0,
+    );
     const shown = store.durable(store.seq);
     await assert.rejects(first, { code: "disk-full" });
     await assert.rejects(second, { code: "disk-full" });
@@ -50,7 +55,7 @@ for (const error of ["ENOSPC", "EDQUOT", "EFBIG", "short"]) {
     assert.equal(store.seq, 1);
     assert.equal(store.isWritable, true);
     await until(() => !store.fullDisk?.isFull);
-    await store.commit(zoo(2), 0);
+    await commit(store, zoo(2), 0);
     await store.close();
     assert.equal((await open(t, disk)).table("zoos").size, 2);
   });
@@ -61,10 +66,10 @@ test("very many deletes for which there is no space are all rolled back, in ever
   const store = await open(t, disk);
   const ids = Array.from({ length: 25_000 }, (_, place) => place + 1);
   const put = (id: number): Mutation => ["put", "animals", { id, zoo_id: 7 }];
-  await store.commit(ids.map(put), 0);
+  await commit(store, ids.map(put), 0);
   const table = store.table("animals");
   once(disk, "write", { error: "ENOSPC" });
-  const removed = store.commit(ids.map((id) => ["del", "animals", id]), 0);
+  const removed = commit(store, ids.map((id) => ["del", "animals", id]), 0);
   assert.deepEqual([table.rows(), table.find("zoo_id", 7)], [[], []]);
   await assert.rejects(removed, { code: "disk-full" });
   for (const rows of [table.rows(), table.find("zoo_id", 7)]) {
@@ -84,9 +89,9 @@ for (
   test(`a ${kind} that ends with ${error} makes the store read-only, and reads stay right`, async (t) => {
     const disk = await diskFor(t);
     const store = await open(t, disk);
-    await store.commit(zoo(1), 0);
+    await commit(store, zoo(1), 0);
     once(disk, kind, { error });
-    const lost = store.commit(zoo(2), 0);
+    const lost = commit(store, zoo(2), 0);
     const shown = store.durable(2);
     await assert.rejects(lost, { code: "outcome-unknown" });
     await assert.rejects(shown ?? Promise.resolve(), {
@@ -95,11 +100,11 @@ for (
     assert.equal(store.isWritable, false);
     assert.equal(store.table("zoos").size, 1);
     assert.equal(store.durable(1), undefined);
-    assert.throws(() => store.commit(zoo(3), 0), { code: "read-only" });
+    assert.throws(() => store.apply(zoo(3), 0), { code: "read-only" });
     await store.close();
     const again = await open(t, disk);
     assert.ok(again.table("zoos").size >= 1);
-    await again.commit(zoo(3), 0);
+    await commit(again, zoo(3), 0);
   });
 }
 
@@ -112,7 +117,7 @@ for (
   test(`a full disk with a log ${what} makes the store read-only`, async (t) => {
     const disk = await diskFor(t);
     const store = await open(t, disk);
-    await store.commit(zoo(1), 0);
+    await commit(store, zoo(1), 0);
     const done: string[] = [];
     disk.fate = (step) => {
       if (!/^wal-\d+\.jsonl$/.test(step.name)) return undefined;
@@ -120,7 +125,7 @@ for (
       if (step.kind === "write") return { error: "ENOSPC", half: true };
       return step.kind === kind ? { error: "EIO" } : undefined;
     };
-    const lost = store.commit(zoo(2), 0);
+    const lost = commit(store, zoo(2), 0);
     const shown = store.durable(2);
     await assert.rejects(lost, { code: "outcome-unknown" });
     await assert.rejects(shown ?? Promise.resolve(), {
@@ -133,13 +138,13 @@ for (
     assert.equal(store.isWritable, false);
     assert.equal(store.table("zoos").size, 1);
     assert.equal(store.durable(1), undefined);
-    assert.throws(() => store.commit(zoo(3), 0), { code: "read-only" });
+    assert.throws(() => store.apply(zoo(3), 0), { code: "read-only" });
     await assert.rejects(store.checkpoint(), { code: "outcome-unknown" });
     assert.deepEqual(done, tried.slice(0, tried.indexOf(kind) + 1));
     await store.close();
     const again = await open(t, disk);
     assert.equal(again.table("zoos").size, 1);
-    await again.commit(zoo(2), 0);
+    await commit(again, zoo(2), 0);
   });
 }
 
@@ -150,17 +155,17 @@ test("a full disk accepts deletes, frees their space and then accepts writes aga
   const text = "x".repeat(1000);
   let id = 0;
   while (!store.fullDisk?.isFull) {
-    await store.commit(zoo(++id, text), 0).catch(() => id--);
+    await commit(store, zoo(++id, text), 0).catch(() => id--);
   }
   assert.ok(id > 50, `only ${id}`);
-  assert.throws(() => store.commit(zoo(id + 1, text), 0), {
+  assert.throws(() => store.apply(zoo(id + 1, text), 0), {
     code: "disk-full",
   });
   for (let each = 1; each < id - 5; each++) {
-    await store.commit([["del", "zoos", each]], 0);
+    await commit(store, [["del", "zoos", each]], 0);
   }
   await until(() => !store.fullDisk?.isFull);
-  await store.commit(zoo(id + 1, text), 0);
+  await commit(store, zoo(id + 1, text), 0);
   await store.close();
   assert.equal((await open(t, disk)).table("zoos").size, 7);
 });
@@ -172,7 +177,7 @@ test("a store can be restarted on a full disk after a crash, and freed by delete
   const text = "x".repeat(1000);
   let id = 0;
   while (!store.fullDisk?.isFull) {
-    await store.commit(zoo(++id, text), 0).catch(() => id--);
+    await commit(store, zoo(++id, text), 0).catch(() => id--);
   }
   disk.kill();
   const folder = join(disk.folder, "again");
@@ -181,10 +186,10 @@ test("a store can be restarted on a full disk after a crash, and freed by delete
   const again = await open(t, survivor);
   assert.equal(again.table("zoos").size, id);
   for (let each = 1; each < id; each++) {
-    await again.commit([["del", "zoos", each]], 0);
+    await commit(again, [["del", "zoos", each]], 0);
   }
   await until(() => !again.fullDisk?.isFull);
-  await again.commit(zoo(id + 1), 0);
+  await commit(again, zoo(id + 1), 0);
 });
 
 test("a start without enough space says how much it needs, and the store has warned of it", async (t) => {
@@ -192,7 +197,7 @@ test("a start without enough space says how much it needs, and the store has war
   const store = await open(t, disk);
   assert.equal(await store.fullDisk?.missingBytes(), 0);
   const text = "x".repeat(1000);
-  for (let id = 1; id <= 60; id++) await store.commit(zoo(id, text), 0);
+  for (let id = 1; id <= 60; id++) await commit(store, zoo(id, text), 0);
   const log = store.log.offset;
   // There is space for a batch, but not for a copy of the log.
   disk.capacity = log + 30_000 + 20_000;
@@ -230,11 +235,11 @@ test("space that other programs free is used without a restart", async (t) => {
   const text = "x".repeat(4000);
   let id = 0;
   while (!store.fullDisk?.isFull) {
-    await store.commit(zoo(++id, text), 0).catch(() => id--);
+    await commit(store, zoo(++id, text), 0).catch(() => id--);
   }
   disk.capacity = Infinity;
   await until(() => !store.fullDisk?.isFull);
-  await store.commit(zoo(id + 1, text), 0);
+  await commit(store, zoo(id + 1, text), 0);
 });
 
 test("without a reserve a full disk refuses every write and loses nothing", async (t) => {
@@ -242,18 +247,18 @@ test("without a reserve a full disk refuses every write and loses nothing", asyn
   const files = disk;
   const store = await openStore({ folder: disk.folder, files, tables });
   t.after(() => store.close());
-  await store.commit(zoo(1), 0);
+  await commit(store, zoo(1), 0);
   disk.capacity = [...disk.contents().values()]
     .reduce((sum, { length }) => sum + length, 0);
   const text = "x".repeat(5000);
   for (let time = 0; time < 3; time++) {
-    await assert.rejects(store.commit(zoo(2, text), 0), { code: "disk-full" });
+    await assert.rejects(commit(store, zoo(2, text), 0), { code: "disk-full" });
   }
   assert.equal(store.table("zoos").size, 1);
   assert.equal(store.isWritable, true);
   assert.equal(store.fullDisk?.isFull ?? false, false);
   disk.capacity = Infinity;
-  await store.commit(zoo(2, text), 0);
+  await commit(store, zoo(2, text), 0);
   await store.close();
   assert.ok(!disk.contents().has("reserve"));
   const again = await openStore({ folder: disk.folder, files, tables });
@@ -278,7 +283,7 @@ test("a failed checkpoint is dropped, the log continues, and it is tried again",
   const snapshots = () =>
     [...disk.contents().keys()].filter((name) => name.startsWith("snapshot"));
   while (snapshots().length < 2) {
-    await store.commit(zoo(++id % 10 + 1, "x".repeat(100)), 0);
+    await commit(store, zoo(++id % 10 + 1, "x".repeat(100)), 0);
     assert.ok(id < 10_000, "no snapshot was written");
   }
   assert.equal(failed, 3);
@@ -298,14 +303,14 @@ test("a checkpoint that failed after the rotation is tried again at the next wri
   };
   let id = 0;
   while (!hasFailed) {
-    await store.commit(zoo(++id % 10 + 1, "x".repeat(100)), 0);
+    await commit(store, zoo(++id % 10 + 1, "x".repeat(100)), 0);
   }
   const snapshot = () =>
     [...disk.contents().keys()].some((name) =>
       /^snapshot-\d+\.jsonl$/.test(name)
     );
   while (!snapshot()) {
-    await store.commit(zoo(1), 0);
+    await commit(store, zoo(1), 0);
     assert.ok(store.log.offset < 2000, "the new log is short");
     await new Promise((resolve) => setTimeout(resolve, 1));
   }
@@ -315,7 +320,7 @@ test("a checkpoint does not begin without the space for it", async (t) => {
   const disk = await diskFor(t);
   const store = await open(t, disk);
   for (let id = 1; id <= 10; id++) {
-    await store.commit(zoo(id, "x".repeat(1000)), 0);
+    await commit(store, zoo(id, "x".repeat(1000)), 0);
   }
   disk.free = () => Promise.resolve(5000);
   const { steps } = disk;
@@ -326,7 +331,7 @@ test("a checkpoint does not begin without the space for it", async (t) => {
 test("a slow fsync delays only its own writers", async (t) => {
   const disk = await diskFor(t);
   const store = await open(t, disk);
-  await store.commit(zoo(1), 0);
+  await commit(store, zoo(1), 0);
   let release = () => {};
   let syncing = () => {};
   const begun = new Promise<void>((resolve) => syncing = resolve);
@@ -340,14 +345,14 @@ test("a slow fsync delays only its own writers", async (t) => {
   };
   const order: string[] = [];
   const writes = [2, 3].map((id) =>
-    store.commit(zoo(id), 0).then(() => order.push(`write ${id}`))
+    commit(store, zoo(id), 0).then(() => order.push(`write ${id}`))
   );
   const reads = [2, 3].map((seq) =>
     store.durable(seq)?.then(() => order.push(`read ${seq}`))
   );
   await begun;
   // One that comes while the disk is busy waits for the next fsync.
-  const late = store.commit(zoo(4), 0).then(() => order.push("write 4"));
+  const late = commit(store, zoo(4), 0).then(() => order.push("write 4"));
   for (let turn = 0; turn < 1000; turn++) {
     await new Promise((resolve) => setImmediate(resolve));
     assert.equal(store.durable(1), undefined);
@@ -371,7 +376,7 @@ test("a log that another process removed or changed makes the store read-only", 
   for (const harm of ["remove", "append"]) {
     const disk = new Disk({ folder: await folderFor(t) });
     const store = await open(t, disk);
-    await store.commit(zoo(1), 0);
+    await commit(store, zoo(1), 0);
     const path = join(disk.folder, "wal-1.jsonl");
     if (harm === "remove") await disk.remove(path);
     else {
@@ -379,7 +384,7 @@ test("a log that another process removed or changed makes the store read-only", 
       const { size } = await file.stat();
       await file.write(new Uint8Array(1000), size);
     }
-    await assert.rejects(store.commit(zoo(2), 0), { code: "outcome-unknown" });
+    await assert.rejects(commit(store, zoo(2), 0), { code: "outcome-unknown" });
     assert.equal(store.isWritable, false);
   }
 });
@@ -397,7 +402,7 @@ test("in the long run, no more than twice the log is written, without the predic
     let lines = 0;
     for (let id = 1; id <= 1500; id++) {
       const key = growing ? id : id % 100 + 1;
-      await store.commit(zoo(key, "x".repeat(100)), 0);
+      await commit(store, zoo(key, "x".repeat(100)), 0);
       lines += 220;
     }
     await store.close();

@@ -12,6 +12,7 @@ import * as marker from "../../src/store/log/marker.ts";
 import { openStore } from "../../src/store/store.ts";
 import { runHere } from "../in-process.ts";
 import { fill, folderFor, openFor, tables } from "./support.ts";
+import { commit } from "../commit.ts";
 
 const isWindows = process.platform === "win32";
 
@@ -65,7 +66,7 @@ test("the data folder itself may be a link", {
   const { faults, seq } = await readStore(folder, { tables });
   assert.deepEqual([faults, seq], [[], 3]);
   const store = await openFor(t, folder);
-  await store.commit([["put", "zoos", { id: 4 }]], 0);
+  await commit(store, [["put", "zoos", { id: 4 }]], 0);
 });
 
 /** Writes a store whose log has some lines, each with its right checksum. */

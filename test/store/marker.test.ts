@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Disk } from "../torture/disk.ts";
 import { folderFor, openFor } from "./support.ts";
+import { commit } from "../commit.ts";
 
 test("the marker is written a while after the first write that it does not cover, and at the stop", async (t) => {
   const folder = await folderFor(t);
@@ -18,7 +19,7 @@ test("the marker is written a while after the first write that it does not cover
     files: disk,
     limits: { markerDelayMs },
   });
-  const put = (id: number) => store.commit([["put", "zoos", { id }]], 0);
+  const put = (id: number) => commit(store, [["put", "zoos", { id }]], 0);
   const marks = () =>
     disk.trace.filter((step) => step.includes(" write mark ")).length;
   const before = marks();

@@ -17,6 +17,7 @@ import { readStore } from "../../src/cli/read.ts";
 import { repairStore } from "../../src/cli/repair.ts";
 import { openStore, type StoreError } from "../../src/store/store.ts";
 import { contents, fill, folderFor, openFor, tables } from "./support.ts";
+import { commit } from "../commit.ts";
 
 async function refused(folder: string): Promise<StoreError> {
   const before = await contents(folder);
@@ -48,7 +49,7 @@ test("a torn last write is cut off, saved beside the log, and reported", async (
     await readFile(join(folder, kept ?? ""), "utf8"),
     /^\{"crc":"00000000","seq":6,/,
   );
-  await store.commit([["put", "zoos", { id: 6 }]], 0);
+  await commit(store, [["put", "zoos", { id: 6 }]], 0);
   await store.close();
   assert.equal((await openFor(t, folder)).table("zoos").size, 6);
 });
@@ -61,7 +62,7 @@ test("a complete last line without its newline is kept", async (t) => {
   await writeFile(log, whole.subarray(0, -1));
   const store = await openFor(t, folder);
   assert.equal(store.seq, 5);
-  await store.commit([["put", "zoos", { id: 6 }]], 0);
+  await commit(store, [["put", "zoos", { id: 6 }]], 0);
   await store.close();
   assert.equal((await openFor(t, folder)).seq, 6);
 });
@@ -138,7 +139,7 @@ test("a damaged snapshot is skipped if the logs since the previous one are intac
   await fill(folder, 3);
   for (const id of [4, 5]) {
     const store = await openFor(t, folder);
-    await store.commit([["put", "zoos", { id, name: `Zoo ${id}` }]], 0);
+    await commit(store, [["put", "zoos", { id, name: `Zoo ${id}` }]], 0);
     await store.checkpoint();
     await store.close();
   }
@@ -165,7 +166,7 @@ test("the interrupted creation of a store is finished", async (t) => {
   await fill(folder, 0);
   await rm(join(folder, "meta.json"));
   const store = await openFor(t, folder);
-  await store.commit([["put", "zoos", { id: 1 }]], 0);
+  await commit(store, [["put", "zoos", { id: 1 }]], 0);
   await store.close();
   await rm(join(folder, "meta.json"));
   assert.equal((await refused(folder)).fault?.file, "meta.json");

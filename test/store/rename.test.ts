@@ -8,6 +8,7 @@ import { backupStore } from "../../src/cli/backup.ts";
 import { type Store, StoreError } from "../../src/store/store.ts";
 import { temporaryFolder } from "../harness.ts";
 import { documents, folderFor, openFor } from "./support.ts";
+import { commit } from "../commit.ts";
 
 /** Everything that can be read of the two tables. */
 function stateOf(store: Store) {
@@ -19,7 +20,7 @@ function stateOf(store: Store) {
 }
 
 async function fillTables(store: Store): Promise<void> {
-  await store.commit([
+  await commit(store, [
     ["put", "zoos", { id: 3, name: "Artis" }],
     ["put", "zoos", { id: 9, name: "Burgers" }],
     ["del", "zoos", 9],
@@ -34,7 +35,7 @@ test("renaming a property exchanges two values in each record, in place, and ren
   let store = await openFor(t, folder);
   await fillTables(store);
   const before = stateOf(store);
-  await store.commit([["rename", "animals", "title", "name"]], 0);
+  await commit(store, [["rename", "animals", "title", "name"]], 0);
   const table = store.table("animals");
   const renamed = [
     { id: 1, zoo_id: 3, name: "Leo", title: "hidden" },
@@ -54,7 +55,7 @@ test("renaming a property exchanges two values in each record, in place, and ren
     store = await openFor(t, folder);
     assert.equal(JSON.stringify(documents(store.table("animals"))), text);
   }
-  await store.commit([["rename", "animals", "name", "title"]], 0);
+  await commit(store, [["rename", "animals", "name", "title"]], 0);
   assert.deepEqual(stateOf(store), before);
 });
 
@@ -63,12 +64,16 @@ test("renaming a table exchanges the records of two, and no id is used again und
   const store = await openFor(t, folder);
   await fillTables(store);
   const before = stateOf(store);
-  await store.commit([["rename", "zoos", "animals"]], 0);
+  await commit(store, [["rename", "zoos", "animals"]], 0);
   const exchanged = before.toReversed().map((each) => ({ ...each, lastId: 9 }));
   assert.deepEqual(stateOf(store), exchanged);
   assert.equal(store.table("animals").count("name", "artis"), 1);
   assert.equal(store.table("animals").count("zoo_id", 3), 0);
-  await store.commit([["put", "zoos", { id: 10, zoo_id: 3, title: "Max" }]], 1);
+  await commit(
+    store,
+    [["put", "zoos", { id: 10, zoo_id: 3, title: "Max" }]],
+    1,
+  );
   const changed = stateOf(store);
   await store.close();
 

@@ -23,6 +23,7 @@ import {
   openFor,
   tables,
 } from "./support.ts";
+import { commit } from "../commit.ts";
 
 /** Changes one byte of a file: the first byte of a text in it. */
 async function damage(path: string, text: string, from = 0): Promise<void> {
@@ -83,7 +84,7 @@ test("a repair keeps each intact line, even after the damage, and every old file
   assert.deepEqual(await openedIds(t, folder), [1, 2, 3, 5, 6]);
   const store = await openFor(t, folder);
   assert.equal(store.seq, 6);
-  await store.commit([["put", "zoos", { id: 4 }]], 0);
+  await commit(store, [["put", "zoos", { id: 4 }]], 0);
   assert.equal(store.seq, 7);
 });
 
@@ -93,7 +94,7 @@ test("of a hundred stores with a damaged byte each, a repair loses at most the t
   // 40 records, each of which is put five times.
   await Promise.all(Array.from({ length: 200 }, (_, at) => {
     const document = { id: at % 40 + 1, name: `Zoo ${at + 1}` };
-    return first.commit([["put", "zoos", document]], 1);
+    return commit(first, [["put", "zoos", document]], 1);
   }));
   await first.close();
   const files = await contents(folder);
@@ -174,7 +175,7 @@ test("a repair continues after a log that the disk cannot read", async (t) => {
   for (const id of [3, 4]) {
     const store = await openFor(t, folder);
     await store.checkpoint();
-    await store.commit([["put", "zoos", { id, name: `Zoo ${id}` }]], 0);
+    await commit(store, [["put", "zoos", { id, name: `Zoo ${id}` }]], 0);
     await store.close();
   }
   await damage(join(folder, "snapshot-3.jsonl"), '"rows"');
@@ -222,8 +223,8 @@ test("a damaged seal costs no transaction, a missing log costs those that only i
   await fill(folder, 5);
   const store = await openFor(t, folder);
   await store.checkpoint();
-  await store.commit([["put", "zoos", { id: 6, name: "Zoo 6" }]], 0);
-  await store.commit([["del", "zoos", 2]], 0);
+  await commit(store, [["put", "zoos", { id: 6, name: "Zoo 6" }]], 0);
+  await commit(store, [["del", "zoos", 2]], 0);
   await store.close();
   await rm(join(folder, "snapshot-2.jsonl"));
   const other = join(await folderFor(t), "other");
@@ -240,9 +241,9 @@ test("a record that a damaged line deleted is back, and reported", async (t) => 
   const folder = await folderFor(t);
   await fill(folder, 3);
   const store = await openFor(t, folder);
-  for (const id of [1, 2]) await store.commit([["del", "zoos", id]], 0);
-  await store.commit([["put", "zoos", { id: 9, name: "Zoo 9" }]], 0);
-  await store.commit([["del", "zoos", 9]], 0);
+  for (const id of [1, 2]) await commit(store, [["del", "zoos", id]], 0);
+  await commit(store, [["put", "zoos", { id: 9, name: "Zoo 9" }]], 0);
+  await commit(store, [["del", "zoos", 9]], 0);
   await store.close();
   await damage(join(folder, "wal-1.jsonl"), '["del","zoos",2]]}');
   const path = join(folder, "wal-1.jsonl");
@@ -276,11 +277,11 @@ test("the records on the other lines of a damaged snapshot are saved, and the lo
   const store = await openFor(t, folder);
   const long = "x".repeat(1000); // eight or nine on a line
   for (let id = 1; id <= 60; id++) {
-    await store.commit([["put", "zoos", { id, name: long }]], 0);
+    await commit(store, [["put", "zoos", { id, name: long }]], 0);
   }
   await store.checkpoint();
-  await store.commit([["put", "zoos", { id: 22, name: "again" }]], 0);
-  await store.commit([["put", "zoos", { id: 61, name: "new" }]], 0);
+  await commit(store, [["put", "zoos", { id: 22, name: "again" }]], 0);
+  await commit(store, [["put", "zoos", { id: 61, name: "new" }]], 0);
   await store.close();
   const path = join(folder, "snapshot-2.jsonl");
   const lines = (await readFile(path, "utf8")).split("\n");
@@ -311,7 +312,7 @@ test("a repair of a damaged snapshot that nothing can replace saves the records 
   await fill(folder, 6);
   const store = await openFor(t, folder);
   await store.checkpoint();
-  await store.commit([["put", "zoos", { id: 7, name: "Zoo 7" }]], 0);
+  await commit(store, [["put", "zoos", { id: 7, name: "Zoo 7" }]], 0);
   await store.close();
   await rm(join(folder, "wal-1.jsonl"));
   await damage(join(folder, "snapshot-2.jsonl"), '{"id":3');
@@ -356,7 +357,7 @@ test("a repair replaces a damaged snapshot by the log before it", async (t) => {
   const store = await openFor(t, folder);
   await store.checkpoint();
   for (let id = 6; id <= 9; id++) {
-    await store.commit([["put", "zoos", { id, name: `Zoo ${id}` }]], 0);
+    await commit(store, [["put", "zoos", { id, name: `Zoo ${id}` }]], 0);
   }
   await store.close();
   await damage(join(folder, "snapshot-2.jsonl"), '{"id":3');
@@ -391,7 +392,7 @@ test("a repair that is interrupted anywhere is refused until it is repeated, and
   await fill(original, 6);
   const store = await openFor(t, original);
   await store.checkpoint();
-  await store.commit([["put", "zoos", { id: 7, name: "Zoo 7" }]], 0);
+  await commit(store, [["put", "zoos", { id: 7, name: "Zoo 7" }]], 0);
   await store.close();
   await damage(join(original, "snapshot-2.jsonl"), '{"id":3');
   await rm(join(original, "wal-1.jsonl"));
@@ -449,7 +450,7 @@ test("a snapshot that cannot be read is skipped; a log that cannot be read is re
   await fill(folder, 5);
   const store = await openFor(t, folder);
   await store.checkpoint();
-  await store.commit([["put", "zoos", { id: 6, name: "Zoo 6" }]], 0);
+  await commit(store, [["put", "zoos", { id: 6, name: "Zoo 6" }]], 0);
   await store.close();
   const log = failing(/wal-2/);
   await assert.rejects(openStore({ folder, tables, files: log }), {
@@ -486,10 +487,10 @@ test("a repair assigns no id again that a record or a line still names, or an un
     { name: "authorizations" },
   ];
   const store = await openStore({ folder, tables });
-  await store.commit([["put", "users", { id: 1 }]], 0);
-  await store.commit([["put", "users", { id: 2, username: "ann" }]], 0);
-  await store.commit([["put", "notes", { id: 1, owner_id: 2 }]], 0);
-  await store.commit([["put", "authorizations", { id: 1, user_id: 3 }]], 4);
+  await commit(store, [["put", "users", { id: 1 }]], 0);
+  await commit(store, [["put", "users", { id: 2, username: "ann" }]], 0);
+  await commit(store, [["put", "notes", { id: 1, owner_id: 2 }]], 0);
+  await commit(store, [["put", "authorizations", { id: 1, user_id: 3 }]], 4);
   await store.close();
   const path = join(folder, "wal-1.jsonl");
   const lines = (await readFile(path, "latin1")).split("\n");
@@ -518,10 +519,10 @@ test("a repair gives no id twice if the header of the only snapshot is damaged, 
   const tables = [{ name: "zoos" }, { name: "authorizations" }];
   const store = await openStore({ folder, tables });
   const put = (name: string, id: number) =>
-    store.commit([["put", name, { id }]], 0);
+    commit(store, [["put", name, { id }]], 0);
   for (let id = 1; id <= 9; id++) await put("zoos", id);
   await put("authorizations", 1);
-  await store.commit([["del", "zoos", 9]], 0);
+  await commit(store, [["del", "zoos", 9]], 0);
   await store.close();
   const copy = await folderFor(t);
   await backupStore(folder, copy);

@@ -11,6 +11,7 @@ import {
 import { Disk } from "../torture/disk.ts";
 import { Random } from "../torture/random.ts";
 import { documents, folderFor, openFor, tables } from "./support.ts";
+import { commit } from "../commit.ts";
 
 test("a new store is private to its user and empty", async (t) => {
   const folder = join(await folderFor(t), "a/b/store");
@@ -28,12 +29,12 @@ test("a new store is private to its user and empty", async (t) => {
 test("committed records exist after a restart, whatever their names", async (t) => {
   const folder = await folderFor(t);
   const first = await openFor(t, folder);
-  await first.commit([
+  await commit(first, [
     ["put", "zoos", { id: 1, name: 'Zoo \u2028 ä 🦁 \n "' }],
     ["put", "zoos", { id: 2, name: "gone" }],
     ["put", "animals", { id: 9, zoo_id: 1, name: "Leo", tags: [{ a: null }] }],
   ], 3);
-  await first.commit([["del", "zoos", 2]], 0);
+  await commit(first, [["del", "zoos", 2]], 0);
   const expected = documents(first.table("zoos"));
   await first.close();
   const second = await openFor(t, folder);
@@ -48,7 +49,7 @@ test("committed records exist after a restart, whatever their names", async (t) 
 
 test("a transaction is applied at once and durable when its promise resolves", async (t) => {
   const store = await openFor(t, await folderFor(t));
-  const done = store.commit([["put", "zoos", { id: 1 }]], 0);
+  const done = commit(store, [["put", "zoos", { id: 1 }]], 0);
   assert.equal(store.table("zoos").get(1)?.document.id, 1);
   assert.equal(store.seq, 1);
   assert.equal(store.durableSeq, 0);
@@ -64,7 +65,7 @@ test("an index finds rows by folded key, after every kind of change", async (t) 
   const folder = await folderFor(t);
   const store = await openFor(t, folder);
   const put = (id: number, zoo_id: number | null, name: string) =>
-    store.commit([["put", "animals", { id, zoo_id, name }]], 0);
+    commit(store, [["put", "animals", { id, zoo_id, name }]], 0);
   await put(1, 1, "Leo");
   await put(2, 2, "LEO");
   await put(3, 2, "Mia");
@@ -85,7 +86,7 @@ test("an index finds rows by folded key, after every kind of change", async (t) 
   await store.close();
   const again = await openFor(t, folder);
   check(again);
-  await again.commit([["del", "animals", 2], ["del", "animals", 4]], 0);
+  await commit(again, [["del", "animals", 2], ["del", "animals", 4]], 0);
   assert.equal(again.table("animals").count("name", "leo"), 1);
   assert.equal(again.table("animals").count("name", "rex"), 0);
 });
@@ -93,7 +94,7 @@ test("an index finds rows by folded key, after every kind of change", async (t) 
 test("a transaction is applied completely or not at all: an unknown table changes nothing", async (t) => {
   const store = await openFor(t, await folderFor(t));
   assert.throws(
-    () => store.commit([["put", "zoos", { id: 1 }], ["del", "lions", 1]], 0),
+    () => commit(store, [["put", "zoos", { id: 1 }], ["del", "lions", 1]], 0),
     { code: "unknown-table" },
   );
   assert.equal(store.table("zoos").size, 0);
@@ -110,7 +111,7 @@ test("checkpoints end the log while writes continue, and jq can read every file"
     await Promise.all(Array.from({ length: 25 }, (_, index) => {
       const document = { id: index + 1, zoo_id: index % 3, name: `n${rounds}` };
       expected.set(document.id, document);
-      return store.commit([["put", "animals", document]], index);
+      return commit(store, [["put", "animals", document]], index);
     }));
   }
   await store.close();
@@ -147,7 +148,7 @@ test("a large batch is one line of the log: applied completely or not at all", a
       if (kind === "sync" && name === "wal-1.jsonl") disk.kill();
       return undefined;
     };
-    await store.commit([...batch, ["put", "zoos", { id: 1 }]], 0).catch(() => {
+    await commit(store, [...batch, ["put", "zoos", { id: 1 }]], 0).catch(() => {
       // The power is cut before its fdatasync.
     });
     const lines = disk.contents().get("wal-1.jsonl")?.toString().split("\n");
@@ -167,7 +168,7 @@ test("a large batch is one line of the log: applied completely or not at all", a
 test("records of a table that is no longer declared stay stored", async (t) => {
   const folder = await folderFor(t);
   const one = await openFor(t, folder);
-  await one.commit([["put", "animals", { id: 5, name: "Leo" }]], 0);
+  await commit(one, [["put", "animals", { id: 5, name: "Leo" }]], 0);
   await one.close();
   const two = await openStore({ folder, tables: [{ name: "zoos" }] });
   await two.checkpoint();
@@ -183,13 +184,13 @@ test("a full queue refuses a transaction before it is applied, but accepts one l
     limits: { maxQueueBytes: 1000, maxBatchBytes: 500 },
   });
   const large = "x".repeat(5000);
-  const done = store.commit([["put", "zoos", { id: 1, large }]], 0);
-  assert.throws(() => store.commit([["put", "zoos", { id: 2 }]], 0), {
+  const done = commit(store, [["put", "zoos", { id: 1, large }]], 0);
+  assert.throws(() => store.apply([["put", "zoos", { id: 2 }]], 0), {
     code: "overloaded",
   });
   assert.equal(store.table("zoos").get(2), undefined);
   await done;
-  await store.commit([["put", "zoos", { id: 2 }]], 0);
+  await commit(store, [["put", "zoos", { id: 2 }]], 0);
 });
 
 test("one write to the log has as many transactions as fit, and a large one alone", async (t) => {
@@ -203,21 +204,21 @@ test("one write to the log has as many transactions as fit, and a large one alon
     if (kind === "sync" && name === "wal-1.jsonl") syncs++;
     return undefined;
   };
-  const commit = (length: number) => (id: number) =>
-    store.commit([["put", "zoos", { id, text: "x".repeat(length) }]], 0);
-  await Promise.all([1, 2, 3, 4].map(commit(600)));
+  const commitText = (length: number) => (id: number) =>
+    commit(store, [["put", "zoos", { id, text: "x".repeat(length) }]], 0);
+  await Promise.all([1, 2, 3, 4].map(commitText(600)));
   assert.equal(syncs, 2);
-  await Promise.all([5, 6].map(commit(5000)));
+  await Promise.all([5, 6].map(commitText(5000)));
   assert.equal(syncs, 4);
 });
 
 test("a closed store accepts nothing, and its folder can be opened again in the same process", async (t) => {
   const folder = await folderFor(t);
   const store = await openFor(t, folder);
-  const last = store.commit([["put", "zoos", { id: 1 }]], 0);
+  const last = commit(store, [["put", "zoos", { id: 1 }]], 0);
   await Promise.all([store.close(), store.close()]);
   await last;
-  assert.throws(() => store.commit([["del", "zoos", 1]], 0), {
+  assert.throws(() => store.apply([["del", "zoos", 1]], 0), {
     code: "closed",
   });
   const names = await readdir(folder);
@@ -228,7 +229,7 @@ test("a closed store accepts nothing, and its folder can be opened again in the 
 test("a reader without the lock reads the store of a running process and changes nothing", async (t) => {
   const folder = await folderFor(t);
   const store = await openFor(t, folder);
-  await store.commit([["put", "zoos", { id: 1 }]], 0);
+  await commit(store, [["put", "zoos", { id: 1 }]], 0);
   const before = await readdir(folder);
   const reading = await readStore(folder);
   assert.deepEqual(reading.faults, []);
@@ -269,7 +270,7 @@ test("a check of a store that is being written finds no damage, generation after
   const writers = Array.from({ length: 8 }, async () => {
     while (!done) {
       const key = ++id % 50 + 1;
-      await store.commit([["put", "zoos", { id: key, text }]], 0);
+      await commit(store, [["put", "zoos", { id: key, text }]], 0);
     }
   });
   for (let round = 0; round < 60 || store.log.generation < 4; round++) {
@@ -299,7 +300,7 @@ test("a stop does not wait for a snapshot that is being written", async (t) => {
   const store = await openFor(t, disk.folder, options);
   const text = "x".repeat(1000);
   for (let id = 1; id <= 1000; id++) {
-    store.commit([["put", "zoos", { id, text }]], 0);
+    commit(store, [["put", "zoos", { id, text }]], 0);
   }
   await store.durable(1000);
   const snapshot = store.checkpoint();

@@ -15,6 +15,7 @@ import { FullDisk } from "../../src/store/full-disk.ts";
 import { FastWrites } from "../../src/store/log/fast-writes.ts";
 import * as marker from "../../src/store/log/marker.ts";
 import { removeFolder, temporaryFolder } from "../harness.ts";
+import { commit } from "../commit.ts";
 
 /** The tables that most tests use. */
 export const tables = [
@@ -90,7 +91,7 @@ export async function restore(
 export async function fill(folder: string, count: number): Promise<void> {
   const store = await openStore({ folder, tables, marker });
   for (let id = 1; id <= count; id++) {
-    await store.commit([["put", "zoos", { id, name: `Zoo ${id}` }]], 1);
+    await commit(store, [["put", "zoos", { id, name: `Zoo ${id}` }]], 1);
   }
   await store.close();
 }

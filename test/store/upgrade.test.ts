@@ -25,6 +25,7 @@ import { encodeHeader, format } from "../../src/store/log/format.ts";
 import { Disk, type Fate } from "../torture/disk.ts";
 import { Random } from "../torture/random.ts";
 import { contents, folderFor, openFor } from "./support.ts";
+import { commit } from "../commit.ts";
 
 interface TableState {
   readonly lastId: number;
@@ -135,7 +136,7 @@ for (const name of goodSpecimens) {
     const again = await openFor(t, folder, { tables: [], limits });
     assert.deepEqual(stateIn(again, expected), withoutSeqs(expected));
     const [table = ""] = Object.keys(expected.tables);
-    await again.commit([["put", table, { id: 1_000_000 }]], 0);
+    await commit(again, [["put", table, { id: 1_000_000 }]], 0);
     await again.checkpoint();
     await again.checkpoint();
     await again.close();

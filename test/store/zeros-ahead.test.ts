@@ -11,9 +11,10 @@ import { repairStore } from "../../src/cli/repair.ts";
 import { openStore, type Store } from "../../src/store/store.ts";
 import { Disk } from "../torture/disk.ts";
 import { contents, folderFor, openFor, restore, tables } from "./support.ts";
+import { commit } from "../commit.ts";
 
 const put = (store: Store, id: number, text = "") =>
-  store.commit([["put", "zoos", { id, text }]], 0);
+  commit(store, [["put", "zoos", { id, text }]], 0);
 
 /** Writes zoos and copies the files as a killed process leaves them, so with zeros at the end of the log. */
 async function copyKilled(t: TestContext, count: number): Promise<string> {

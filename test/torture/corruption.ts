@@ -15,6 +15,7 @@ import { openStore, type Store, StoreError } from "../../src/store/store.ts";
 import { Disk } from "./disk.ts";
 import { change } from "./oracle.ts";
 import { tables } from "./scene.ts";
+import { commit } from "../commit.ts";
 
 /** A store to be damaged, and its known states. */
 export interface Specimen {
@@ -51,7 +52,7 @@ export async function makeSpecimens(folder: string): Promise<Specimen[]> {
   let store = await openStore(options);
   const states = [stateOf(store)];
   const step = async (key: number, version: number) => {
-    const done = store.commit(change(key, version), key);
+    const done = commit(store, change(key, version), key);
     states.push(stateOf(store));
     return await done;
   };

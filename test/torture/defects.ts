@@ -352,10 +352,10 @@ export const defects: Readonly<Record<string, Defect>> = {
   "applies half a cascade": {
     store: (store) =>
       withMethods(store, {
-        commit: async (operations, by) => {
+        apply(operations, by) {
           const half = Math.ceil(operations.length / 2);
-          await store.commit(operations.slice(0, half), by);
-          await store.commit(operations.slice(half), by);
+          store.apply(operations.slice(0, half), by);
+          return store.apply(operations.slice(half), by);
         },
       }),
     caught: /is at none of its versions/,
@@ -367,10 +367,7 @@ export const defects: Readonly<Record<string, Defect>> = {
   "acknowledges at once": {
     store: (store) =>
       withMethods(store, {
-        commit: (operations, by) => {
-          store.commit(operations, by).catch(() => {});
-          return Promise.resolve();
-        },
+        settle: async (run) => await run(),
       }),
     caught: /later one was acknowledged/,
   },

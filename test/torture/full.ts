@@ -9,6 +9,7 @@ import { FastWrites } from "../../src/store/log/fast-writes.ts";
 import * as marker from "../../src/store/log/marker.ts";
 import { FullDisk } from "../../src/store/full-disk.ts";
 import { tables } from "./scene.ts";
+import { commit } from "../commit.ts";
 
 const limits = {
   minLogBytes: 200_000,
@@ -54,7 +55,7 @@ export async function fullDisk(base: string): Promise<string> {
     last = await fill(store, last);
     rmSync(ballast);
     await until(() => !store.fullDisk?.isFull);
-    await store.commit([["put", "zoos", { id: last + 1, text }]], 0);
+    await commit(store, [["put", "zoos", { id: last + 1, text }]], 0);
     await store.close();
     store = await open();
     if (store.table("zoos").lastId !== last + 1) throw new Error("it is lost");
@@ -70,7 +71,7 @@ async function fill(store: Store, from: number): Promise<number> {
   let last = from;
   while (!store.fullDisk?.isFull) {
     try {
-      await store.commit([["put", "zoos", { id: last + 1, text }]], 0);
+      await commit(store, [["put", "zoos", { id: last + 1, text }]], 0);
       last++;
     } catch (error) {
       const full = error instanceof StoreError && error.code === "disk-full";
@@ -85,12 +86,12 @@ async function fill(store: Store, from: number): Promise<number> {
 async function thin(store: Store, last: number): Promise<number> {
   const rows = Array.from(store.table("zoos").rows(), (row) => row.document.id);
   for (const id of rows.slice(5)) {
-    const remove = () => store.commit([["del", "zoos", id]], 0);
+    const remove = () => commit(store, [["del", "zoos", id]], 0);
     // The write that finds the disk full is refused, the next one is not.
     await remove().catch(remove);
   }
   await until(() => !store.fullDisk?.isFull);
-  await store.commit([["put", "zoos", { id: last + 1, text }]], 0);
+  await commit(store, [["put", "zoos", { id: last + 1, text }]], 0);
   return last + 1;
 }
 

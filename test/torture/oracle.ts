@@ -18,6 +18,7 @@ import {
   StoreError,
   type Table,
 } from "../../src/store/store.ts";
+import { commit } from "../commit.ts";
 
 /** The outcomes of the changes of one key. */
 export interface KeyHistory {
@@ -87,7 +88,7 @@ export async function write(
   const book = historyOf(history, key);
   const version = ++book.sent;
   try {
-    await store.commit(change(key, version), key);
+    await commit(store, change(key, version), key);
     book.acknowledged = version;
     return "acknowledged";
   } catch (error) {

@@ -13,6 +13,7 @@ import type { Response } from "../../http/connection.ts";
 import { asShared } from "../../store/shared.ts";
 import { StoreError } from "../../store/error.ts";
 import {
+  type CommitOptions,
   type Document,
   formatTime,
   type Mutation,
@@ -160,6 +161,16 @@ export function queuedResponse(
     headers: ["Location", representation.url(task.id)],
     body: representation.asStandalone(representation.serialize(task)),
   };
+}
+
+/** Stores a task, durably. */
+export async function saveTask(
+  { records, store }: TaskContext,
+  task: Task,
+  options?: CommitOptions,
+): Promise<void> {
+  const saved = records.putMutation(task);
+  await store.durable(store.apply([saved], task.user_id ?? 0, options));
 }
 
 /** Returns the tasks of a type, or of all, that are queued or running, the oldest first. */

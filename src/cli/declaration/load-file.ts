@@ -9,7 +9,6 @@ import {
   type ApiFile,
   declareApi,
 } from "../../api/declaration/api.ts";
-import type { Feature } from "../../api/feature.ts";
 import { UsageError } from "../../usage.ts";
 import { errorCode, errorText } from "../../store/error.ts";
 import { readFolderMode } from "../../store/log/files.ts";
@@ -23,10 +22,7 @@ import { isClass } from "./shape.ts";
  *
  * @throws {UsageError} with a line for each mistake in the file
  */
-export async function loadFile(
-  file: string,
-  features?: readonly Feature[],
-): Promise<ApiDeclaration> {
+export async function loadFile(file: string): Promise<ApiDeclaration> {
   let mistakes: readonly string[];
   try {
     if (!/\.[cm]?[jt]s$/.test(file)) {
@@ -48,7 +44,6 @@ export async function loadFile(
       throw new UsageError("its function must not be async");
     });
     mistakes = findMistakes(api);
-    if (mistakes.length === 0) mistakes = missingFeatures(api, features);
     if (mistakes.length === 0) {
       const collections = api.collections.map(withCheckedRule);
       return declareApi({ ...api, collections });
@@ -59,16 +54,6 @@ export async function loadFile(
   throw new UsageError(
     mistakes.map((mistake) => `${file}: ${mistake}`).join("\n"),
   );
-}
-
-/** Returns the collections that keep records only for a while, if no feature does that. */
-function missingFeatures(
-  { collections }: ApiFile,
-  features: readonly Feature[] | undefined,
-): string[] {
-  if (features === undefined || features.some(({ keeps }) => keeps)) return [];
-  return collections.filter(({ keep }) => keep)
-    .map(({ name }) => `${name}: this server lacks the feature for keep`);
 }
 
 /**

@@ -97,7 +97,8 @@ async function isClockTrusted(
   if (!isSame || leap > dayMs / 2) {
     const row = { id: 1, at, since, server };
     const options = { allowWhenFull: true };
-    await store.commit([["put", retentionTable, row]], 0, options);
+    const seq = store.apply([["put", retentionTable, row]], 0, options);
+    await store.durable(seq);
   }
   return since === null;
 }

@@ -27,6 +27,7 @@ import {
   countRenamings,
   finished,
   isUnfinished,
+  saveTask,
   senderOf,
   type Task as AnyTask,
   type TaskContext,
@@ -386,9 +387,5 @@ async function finish(
   const task = findDeletion(context, id);
   if (task === undefined || !isUnfinished(task)) return;
   const ended = finished(context, { ...task, filters: [] }, failure);
-  await context.store.commit(
-    [context.records.putMutation(ended)],
-    task.user_id ?? 0,
-    { allowWhenFull: true },
-  );
+  await saveTask(context, ended, { allowWhenFull: true });
 }

@@ -4,7 +4,12 @@
  */
 
 import { setImmediate as nextTick, setTimeout } from "node:timers/promises";
-import { refusals, type Task, unfinishedTasks } from "../../api/tasks/tasks.ts";
+import {
+  refusals,
+  saveTask,
+  type Task,
+  unfinishedTasks,
+} from "../../api/tasks/tasks.ts";
 import { errorCode, errorText } from "../../store/error.ts";
 import { asShared, type SharedStore } from "../../store/shared.ts";
 import { expire, type Kept } from "./retention.ts";
@@ -112,15 +117,13 @@ export class DeletionWorker {
   /** Takes the deletions of servers that are gone. */
   async #takeAbandoned(shared: SharedStore): Promise<void> {
     const { serverId } = shared;
-    const { store, records } = this.context;
     for (
       const { id, server = "" } of unfinishedTasks(this.context, "deletion")
     ) {
       if (server === serverId || await shared.isServed(server)) continue;
       const task = findDeletion(this.context, id);
       if (task === undefined) continue;
-      const own = { ...task, server: serverId };
-      await store.commit([records.putMutation(own)], task.user_id ?? 0);
+      await saveTask(this.context, { ...task, server: serverId });
     }
     this.wake();
   }

@@ -105,7 +105,8 @@ export async function settleAwaited(
     await nextTick();
     const some = rows.splice(0, maxForgotten)
       .map(({ id }): Mutation => ["del", awaitedTable, id]);
-    await context.store.commit(some, user_id ?? 0);
+    const { store } = context;
+    await store.durable(store.apply(some, user_id ?? 0));
   }
 }
 

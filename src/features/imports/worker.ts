@@ -20,6 +20,7 @@ import {
   finished,
   isUnfinished,
   refusals,
+  saveTask,
   senderOf,
   touch,
 } from "../../api/tasks/tasks.ts";
@@ -321,10 +322,7 @@ async function saveProgress(
   context: ImportContext,
   task: Task,
 ): Promise<void> {
-  if (!isStored(context, task)) return;
-  const { store, records } = context;
-  const saved = records.putMutation(touch(context, task));
-  await store.commit([saved], task.user_id ?? 0);
+  if (isStored(context, task)) await saveTask(context, touch(context, task));
 }
 
 /** Ends a task, unless it was deleted, with the reason if it failed; first sets what its records await. */
@@ -334,14 +332,12 @@ async function finishTask(
   failure: string | null,
   signal: AbortSignal,
 ): Promise<void> {
-  const { store, records } = context;
   await saveProgress(context, task);
   await settleAwaited(context, task.id, signal);
   if (signal.aborted || !isStored(context, task)) return;
   const settled = findTask(context, task.id) ?? task;
   const reason = failure ?? tooManyRejected(settled);
-  const ended = records.putMutation(finished(context, settled, reason));
-  await store.commit([ended], task.user_id ?? 0);
+  await saveTask(context, finished(context, settled, reason));
   await removeBodies(context, partsOf(task));
 }
 

@@ -8,6 +8,7 @@ import { apiOf } from "../../collections.ts";
 import { assertError, lacks } from "../../harness.ts";
 import { type Library, startLibrary } from "../../library.ts";
 import { Random } from "../../torture/random.ts";
+import { commit } from "../../commit.ts";
 
 const {
   boolean,
@@ -82,7 +83,7 @@ async function startWith(
     day: null,
     note: null,
   };
-  await app.store.commit([
+  await commit(app.store, [
     ["put", "sensors", {
       id: 1,
       name: "a",

@@ -19,6 +19,7 @@ import { operatorContext } from "../../operator.ts";
 import { folderFor } from "../../store/support.ts";
 import { assertError, type Server, signInNew, start } from "../../harness.ts";
 import { seed } from "../../seed.ts";
+import { commit } from "../../commit.ts";
 
 let server: Server;
 let token: string;
@@ -321,7 +322,7 @@ test("two histories of a record have different validators, though its times are 
     const app = await startApplication();
     t.after(() => app.stop());
     const zoo = { id: 1, ...base, ...values, ...times };
-    await app.store.commit([["put", "zoos", zoo]], 0);
+    await commit(app.store, [["put", "zoos", zoo]], 0);
     const { headers } = await app.request("GET", "/v1/zoos/1");
     return headers.get("etag");
   }));
@@ -333,9 +334,9 @@ test("a list that waits is sent once all that its validator tells of is durable"
   const store = await openStore({ folder, tables: tablesOf(sample, []) });
   t.after(() => store.close());
   const zoo = { id: 1, name: "Artis" };
-  await store.commit([["put", "zoos", zoo]], 0);
+  await commit(store, [["put", "zoos", zoo]], 0);
   const { lastSeq } = store.table("zoos");
-  await store.commit([["put", "animals", { id: 1, zoo_id: 1 }]], 0);
+  await commit(store, [["put", "animals", { id: 1, zoo_id: 1 }]], 0);
   const records = recordsOf(store, sample, "zoos");
   const base = { origin: "", path: "/" };
   const settings = createReader(new Map(), {});

@@ -8,6 +8,7 @@ import { startApplication } from "../../application.ts";
 import { apiOf } from "../../collections.ts";
 import { type Answer, assertError, type Body, lacks } from "../../harness.ts";
 import { type Library, startLibrary } from "../../library.ts";
+import { commit } from "../../commit.ts";
 
 const { collection, string, integer, optional, reference } = vocabulary;
 
@@ -26,7 +27,7 @@ async function fill(app: Library, authors: number, books: number) {
     const book = { id, title: `b${id % 10}`, author_id: 1, ...times };
     mutations.push(["put", "books", book]);
   }
-  await app.store.commit(mutations, 0);
+  await commit(app.store, mutations, 0);
 }
 
 /** Sends a request that waits for the end of its task, and returns that. */
@@ -216,7 +217,7 @@ describe("a large cascade", () => {
       const page = { id, title, book_id: 1 + id % books, ...times };
       mutations.push(["put", "pages", page]);
     }
-    await app.store.commit(mutations, 0);
+    await commit(app.store, mutations, 0);
     return app;
   }
 

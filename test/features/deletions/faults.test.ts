@@ -18,6 +18,7 @@ import { storedAdmin } from "../../harness.ts";
 import { folderFor } from "../../store/support.ts";
 import { Disk } from "../../torture/disk.ts";
 import { Random } from "../../torture/random.ts";
+import { commit } from "../../commit.ts";
 
 const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
 const zoos = 600;
@@ -84,17 +85,18 @@ async function fill(store: Store): Promise<void> {
   let id = 0;
   const animal = (zoo_id: number) =>
     put("animals", { id: ++id, zoo_id, name: "Leo", animal_type_id: 1 });
-  await store.commit([["put", "users", storedAdmin]], 0);
-  await store.commit(
+  await commit(store, [["put", "users", storedAdmin]], 0);
+  await commit(
+    store,
     Array.from({ length: zoos }, (_, each) => {
       const country = each % 2 === 0 ? "NL" : "DE";
       return put("zoos", { ...zoo, id: each + 1, country });
     }),
     0,
   );
-  for (let of = 1; of <= zoos; of += 3) await store.commit([animal(of)], 0);
+  for (let of = 1; of <= zoos; of += 3) await commit(store, [animal(of)], 0);
   const large = Array.from({ length: animalsOfLarge }, () => animal(1));
-  await store.commit(large, 0);
+  await commit(store, large, 0);
 }
 
 /** Stores the task that deletes the zoos of one country. */
@@ -109,7 +111,7 @@ async function beginDeletion(store: Store, cascade: boolean): Promise<void> {
     after: 0,
     upTo: store.table("zoos").lastId,
   };
-  await store.commit([["put", "tasks", task]], storedAdmin.id);
+  await commit(store, [["put", "tasks", task]], storedAdmin.id);
 }
 
 /** Returns how many operations of the disk a deletion takes. */

@@ -26,6 +26,7 @@ import {
 } from "../../harness.ts";
 import { type FileSystem, realFiles } from "../../../src/store/store.ts";
 import { Random } from "../../torture/random.ts";
+import { commit } from "../../commit.ts";
 
 const changes = Number(process.env["EVENTS_CHANGES"] || 600);
 
@@ -438,7 +439,7 @@ describe("every 15 seconds", () => {
     const count = 100;
     for (let done = 1; done <= count; done++) {
       const id = done % 10 + 1;
-      await store.commit([["put", "animals", { id, name }]], 0);
+      await commit(store, [["put", "animals", { id, name }]], 0);
       await reader.until(() => reader.events.length === done);
       reader.text = "";
     }
@@ -447,7 +448,7 @@ describe("every 15 seconds", () => {
     assert.ok(grown < 5e6, `${grown} bytes more`);
 
     for (const socket of idle) socket.destroy();
-    await store.commit([["del", "animals", 1]], 0);
+    await commit(store, [["del", "animals", 1]], 0);
     await reader.until(() => reader.events.length > count);
     assert.equal(reader.events.at(-1)?.type, "animals.deleted");
     reader.cut();

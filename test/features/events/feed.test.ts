@@ -24,6 +24,7 @@ import {
 import { Disk } from "../../torture/disk.ts";
 import { Random } from "../../torture/random.ts";
 import { folderFor, openFor } from "../../store/support.ts";
+import { commit } from "../../commit.ts";
 
 type Feed = ReturnType<ChangeFeed["changes"]>;
 
@@ -135,7 +136,7 @@ test("a subscriber that disconnects a hundred times gets each transaction once, 
         // So that a log is never removed before it was read: no reset.
         while (store.seq !== seq - 1 || seq > seen + 25) await turn();
         const text = `${seq} ${"x".repeat(seq % 300)}`;
-        await store.commit(put(seq % 20 + 1, text), seq % 7);
+        await commit(store, put(seq % 20 + 1, text), seq % 7);
         if (seq % 100 > 0) continue;
         await rotated; // so that each of them is one of its own
         rotated = store.checkpoint();
@@ -152,12 +153,12 @@ test("a subscriber that disconnects a hundred times gets each transaction once, 
 test("a thousand subscribers share one read and one decoded transaction", async (t) => {
   const { files, reads } = counting();
   const store = await openFor(t, await folderFor(t), { files });
-  await store.commit(put(1), 0);
+  await commit(store, put(1), 0);
   const feeds = Array.from({ length: 1000 }, () => follow(store));
   const before = reads.length;
   for (let id = 2; id <= 11; id++) {
     const waiting = feeds.map((feed) => next(feed));
-    await store.commit(put(id), 0);
+    await commit(store, put(id), 0);
     const [first, ...others] = await Promise.all(waiting);
     assert.equal(first?.seq, id);
     for (const other of others) assert.equal(other, first);
@@ -170,7 +171,7 @@ test("a thousand transactions, or a mebibyte, are cached, and an older one is re
   const start = positionOf(store);
   const live = follow(store);
   const ids = Array.from({ length: 1001 }, (_, index) => index + 1);
-  await Promise.all(ids.map((id) => store.commit(put(id), 0)));
+  await Promise.all(ids.map((id) => commit(store, put(id), 0)));
   const [first, second] = await take(live, 1001);
   assert.ok(first && second);
   assert.equal(await next(follow(store, first.end)), second);
@@ -179,7 +180,7 @@ test("a thousand transactions, or a mebibyte, are cached, and an older one is re
   assert.deepEqual(again, first);
 
   const middle = positionOf(store);
-  for (const id of [1, 2]) await store.commit(put(id, "x".repeat(6e5)), 0);
+  for (const id of [1, 2]) await commit(store, put(id, "x".repeat(6e5)), 0);
   const [large] = await take(live, 2);
   const reread = await next(follow(store, middle));
   assert.notEqual(reread, large);
@@ -190,7 +191,7 @@ test("a write without subscribers is never read back", async (t) => {
   const { files, reads } = counting();
   const store = await openFor(t, await folderFor(t), { files });
   const before = reads.length;
-  for (let id = 1; id <= 50; id++) await store.commit(put(id), 0);
+  for (let id = 1; id <= 50; id++) await commit(store, put(id), 0);
   assert.equal(reads.length, before);
 });
 
@@ -206,7 +207,7 @@ test("a thousand idle subscribers throughout the log hold no memory, and all res
   const store = await openFor(t, await folderFor(t), { limits });
   const text = "x".repeat(1000);
   const count = 4000;
-  for (let seq = 1; seq <= count; seq++) store.commit(put(1, text), 0);
+  for (let seq = 1; seq <= count; seq++) commit(store, put(1, text), 0);
   await store.durable(count);
   const before = used();
   const feeds = Array.from(
@@ -232,7 +233,7 @@ test("a thousand idle subscribers throughout the log hold no memory, and all res
 
 test("subscribers that catch up do not block the event loop", async (t) => {
   const store = await openFor(t, await folderFor(t));
-  for (let seq = 1; seq <= 200; seq++) store.commit(put(1), 0);
+  for (let seq = 1; seq <= 200; seq++) commit(store, put(1), 0);
   await store.durable(200);
   let turns = 0;
   let done = false;
@@ -251,9 +252,9 @@ test("a transaction has its mutations in order, live and after a restart", async
   const folder = await folderFor(t);
   const store = await openFor(t, folder);
   const live = follow(store);
-  await store.commit([...put(5), ...put(3)], 1);
-  await store.commit([...put(5, "again"), ...put(6)], 2);
-  await store.commit([["del", "zoos", 5], ["del", "zoos", 6]], 3);
+  await commit(store, [...put(5), ...put(3)], 1);
+  await commit(store, [...put(5, "again"), ...put(6)], 2);
+  await commit(store, [["del", "zoos", 5], ["del", "zoos", 6]], 3);
   const found = await take(live, 3);
   assert.deepEqual(found.map(({ mutations }) => mutations), [
     [["put", "zoos", { id: 5, text: "" }], ["put", "zoos", {
@@ -275,7 +276,7 @@ test("a write that is not durable is not delivered, and one that is rolled back 
   const disk = new Disk({ folder: await folderFor(t) });
   const limits = { reserveBytes: 30_000, retryMs: 1 };
   const store = await openFor(t, disk.folder, { files: disk, limits });
-  await store.commit(put(1), 0);
+  await commit(store, put(1), 0);
   const feed = follow(store);
   let shown = false;
   const first = next(feed).then((found) => {
@@ -288,7 +289,7 @@ test("a write that is not durable is not delivered, and one that is rolled back 
   });
   disk.fate = ({ kind, name }) =>
     kind === "sync" && name === "wal-1.jsonl" ? held : undefined;
-  const done = store.commit(put(2, "first"), 0);
+  const done = commit(store, put(2, "first"), 0);
   for (let turns = 0; turns < 50; turns++) await turn();
   assert.equal(shown, false);
   assert.equal(store.seq, 2);
@@ -310,7 +311,7 @@ test("a write that is not durable is not delivered, and one that is rolled back 
     return cutBack;
   };
   const refused = [put(3, "refused"), put(4, "x".repeat(500))].map((each) =>
-    assert.rejects(store.commit(each, 0), { code: "disk-full" })
+    assert.rejects(commit(store, each, 0), { code: "disk-full" })
   );
   await begun;
   assert.match(disk.contents().get("wal-1.jsonl")?.toString() ?? "", /refused/);
@@ -320,7 +321,7 @@ test("a write that is not durable is not delivered, and one that is rolled back 
   await Promise.all(refused);
   disk.fate = () => undefined;
   while (store.fullDisk?.isFull) await turn();
-  await store.commit(put(3, "taken"), 0);
+  await commit(store, put(3, "taken"), 0);
   for (const each of [feed, behind]) {
     const { seq, mutations } = await next(each);
     assert.equal(seq, 3);
@@ -350,7 +351,7 @@ test("a delivered transaction survives a power cut at any step", async (t) => {
     })();
     await Promise.all(Array.from({ length: 4 }, async (_, id) => {
       while (store.isWritable && !disk.dead) {
-        await store.commit(put(id + 1, "x".repeat(random.below(400))), id)
+        await commit(store, put(id + 1, "x".repeat(random.below(400))), id)
           .catch(() => {});
       }
     }));
@@ -376,12 +377,12 @@ test("a delivered transaction survives a power cut at any step", async (t) => {
 
 test("a feed continues over any number of rotations without a write between", async (t) => {
   const store = await openFor(t, await folderFor(t));
-  await store.commit(put(1), 0);
+  await commit(store, put(1), 0);
   const live = follow(store);
   const waiting = next(live);
   const resumed = follow(store, 1);
   for (let round = 0; round < 4; round++) await store.checkpoint();
-  await store.commit(put(2), 0);
+  await commit(store, put(2), 0);
   assert.equal((await waiting).seq, 2);
   assert.equal((await next(resumed)).seq, 2);
 });
@@ -390,7 +391,7 @@ test("a sequence number that is too old, or was never used, is a reset, after wh
   const folder = await folderFor(t);
   const store = await openFor(t, folder);
   for (let id = 1; id <= 10; id++) {
-    await store.commit(put(id), 0);
+    await commit(store, put(id), 0);
     if (id === 3 || id === 6) await store.checkpoint();
   }
   // 4 to 6 are in the log of the earlier generation, 7 to 10 in the current one.
@@ -402,7 +403,7 @@ test("a sequence number that is too old, or was never used, is a reset, after wh
   for (const after of [0, 2, "next", 1e9] as const) {
     const feed = follow(store, after === "next" ? store.seq + 1 : after);
     assert.equal(await reset(feed), store.durableSeq);
-    const { seq } = await store.commit(put(1), 0).then(() => next(feed));
+    const { seq } = await commit(store, put(1), 0).then(() => next(feed));
     assert.equal(seq, store.durableSeq);
     await feed.return(undefined);
   }
@@ -412,7 +413,7 @@ test("a log that is removed while it is read ends in a reset, after correct tran
   const folder = await folderFor(t);
   const store = await openFor(t, folder);
   const text = "x".repeat(1000);
-  for (let id = 1; id <= 5000; id++) store.commit(put(id, text), 0);
+  for (let id = 1; id <= 5000; id++) commit(store, put(id, text), 0);
   await store.durable(5000);
   const feed = follow(store, 0);
   assert.equal((await next(feed)).seq, 1);
@@ -428,7 +429,7 @@ test("a log that is removed while it is read ends in a reset, after correct tran
     }
     assert.equal(value?.seq, seq);
   }
-  await store.commit(put(1), 0);
+  await commit(store, put(1), 0);
   assert.equal((await next(feed)).seq, 5001);
 });
 
@@ -436,7 +437,7 @@ test("a damaged log is a reset, and is reported", async (t) => {
   const folder = await folderFor(t);
   const errors: unknown[] = [];
   const store = await openFor(t, folder);
-  for (let id = 1; id <= 10; id++) await store.commit(put(id), 0);
+  for (let id = 1; id <= 10; id++) await commit(store, put(id), 0);
   const path = join(folder, "wal-1.jsonl");
   const bytes = await readFile(path);
   const place = bytes.indexOf('"seq":6,') + 5;
@@ -453,8 +454,8 @@ test("transactions larger than the cache are delivered too, each once", async (t
   const text = "x".repeat(1 << 20);
   for (const id of [1, 2, 3, 4]) {
     await Promise.all([
-      store.commit(put(id, "small"), 0),
-      store.commit(put(id, text + text), 0),
+      commit(store, put(id, "small"), 0),
+      commit(store, put(id, text + text), 0),
     ]);
   }
   for (const feed of [...live, follow(store, 0)]) {

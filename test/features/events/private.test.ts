@@ -14,6 +14,7 @@ import { jwtSecret } from "../../harness.ts";
 import { notes, startNotes } from "../../library.ts";
 import { toEventId } from "../../../src/features/events/history.ts";
 import { follow } from "../../follower.ts";
+import { commit } from "../../commit.ts";
 
 describe("private records", () => {
   test("are sent in events to their owner and the highest role alone", async (t) => {
@@ -90,7 +91,7 @@ describe("private records", () => {
       assert.deepEqual(await typesOf(token, 2), shown);
       assert.deepEqual(await typesOf(bob, 1), ["books.created"]);
       // As an older version wrote it.
-      await store.commit([["del", "notes", 2]], 0);
+      await commit(store, [["del", "notes", 2]], 0);
       await send("POST", "books", { title: "the end" });
       assert.deepEqual(await typesOf(bob, 3), [
         "books.created",
@@ -225,7 +226,8 @@ test("nothing is written to a stream that a stopping server has ended", async (t
   const { store } = await startNotes(t);
   const seq = toEventId(store, store.seq);
   for (let id = 2; id < 100; id++) {
-    await store.commit(
+    await commit(
+      store,
       [["put", "books", { id, title: "x".repeat(20_000) }]],
       0,
     );

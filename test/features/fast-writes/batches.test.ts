@@ -10,6 +10,7 @@ import {
   type Store,
 } from "../../../src/store/store.ts";
 import { folderFor, openFor } from "../../store/support.ts";
+import { commit } from "../../commit.ts";
 
 /** Also while a test mocks it. */
 const setRealTimeout = setTimeout;
@@ -44,7 +45,7 @@ async function commitInTurn(
   { id, count, turns }: { id: number; count: number; turns: number },
 ): Promise<void> {
   for (let time = 0; time < count; time++) {
-    await store.commit([["put", "zoos", { id, time }]], 0);
+    await commit(store, [["put", "zoos", { id, time }]], 0);
     for (let turn = 0; turn < turns; turn++) await delay(0);
   }
 }
@@ -65,14 +66,14 @@ test("a batch waits for the writers that are about to write again", async (t) =>
 
 test("a batch is written when the last returning writer comes, not later", async (t) => {
   const { store, counted } = await openSlow(t, 20);
-  const commit = (id: number) => store.commit([["put", "zoos", { id }]], 0);
-  await Promise.all([commit(1), commit(2)]);
+  const commitZoo = (id: number) => commit(store, [["put", "zoos", { id }]], 0);
+  await Promise.all([commitZoo(1), commitZoo(2)]);
   const before = counted.writes;
   t.mock.timers.enable({ apis: ["setTimeout"] }); // no time limit passes
-  const first = commit(1);
+  const first = commitZoo(1);
   for (let turn = 0; turn < 10; turn++) await nextTurn();
   assert.equal(counted.writes, before);
-  const second = commit(2);
+  const second = commitZoo(2);
   for (let turn = 0; turn < 10; turn++) await nextTurn();
   assert.equal(counted.writes, before + 1);
   t.mock.timers.reset();

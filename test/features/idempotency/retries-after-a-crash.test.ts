@@ -20,6 +20,7 @@ import {
   temporaryFolder,
 } from "../../harness.ts";
 import { type ServerHere, startHere } from "../../in-process.ts";
+import { commit } from "../../commit.ts";
 
 const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
 
@@ -235,6 +236,6 @@ async function fill(
   const keys = ` ${"x".repeat(most / 8 - 1000)}:1`;
   for (let at = 1; at <= rows; at++) {
     const row = { id: lastId + at, by, at: Date.now(), keys };
-    await store.commit([["put", "answers", row]], 0);
+    await commit(store, [["put", "answers", row]], 0);
   }
 }

@@ -13,6 +13,7 @@ import {
   start,
 } from "../../harness.ts";
 import { ended, taskWhen } from "../../lines.ts";
+import { commit } from "../../commit.ts";
 
 const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
 
@@ -165,7 +166,7 @@ describe("Idempotency-Key", () => {
       body: first.text,
       created_at: new Date().toISOString(),
     };
-    await app.store.commit([["put", "answers", row]], 1);
+    await commit(app.store, [["put", "answers", row]], 1);
     assertReplay(await post("old", options), first);
     assertError(await post("old", { ...options, raw: body + " " }), 42201);
     await app.request("DELETE", "/v1/zoos/1", { token: app.token });

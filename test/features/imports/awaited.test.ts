@@ -27,6 +27,7 @@ import {
   toLines,
 } from "../../lines.ts";
 import { signalBeforeWrite } from "./interrupted.ts";
+import { commit } from "../../commit.ts";
 
 const { collection, optional, reference, string } = vocabulary;
 const access = { read: "anyone", write: "keeper", delete: "keeper" } as const;
@@ -222,7 +223,7 @@ test("an import does not tell whether somebody has a private record with an id",
       await new Promise((resolve) => setImmediate(resolve));
     }
     const note = { id: 9000, name: "b", next_id: null, owner_id: 1 };
-    if (exists) await store.commit([["put", "notes", note]], 1);
+    if (exists) await commit(store, [["put", "notes", note]], 1);
     const task = await taskWhen(app, { url: body.url, token, until: ended });
     assert.deepEqual([task.rejected, task.errors.length], [1, 1]);
     messages.push(task.errors[0]?.errors[0]?.message);

@@ -32,6 +32,7 @@ import {
 } from "../../lines.ts";
 import { startLibrary } from "../../library.ts";
 import { signalBeforeWrite } from "./interrupted.ts";
+import { commit } from "../../commit.ts";
 
 const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
 const seed = { zoos: [zoo, { ...zoo, name: "Burgers" }] };
@@ -441,7 +442,7 @@ async function startHeldImport(t: TestContext) {
   t.after(() => app.stop());
   const { store, token } = app;
   const animals = store.table("animals");
-  await store.commit([
+  await commit(store, [
     ["put", "zoos", { ...zoo, id: 1 }],
     ["put", "users", {
       ...storedAdmin,

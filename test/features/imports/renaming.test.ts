@@ -25,6 +25,7 @@ import { createWorker } from "../../../src/features/imports/worker.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { apiOf } from "../../collections.ts";
 import { lacks, removeFolder, temporaryFolder } from "../../harness.ts";
+import { commit } from "../../commit.ts";
 
 const skip = lacks("evolution");
 
@@ -117,7 +118,7 @@ for (const [change, [declared, reason]] of Object.entries(changes)) {
     }, async (t) => {
       const { open } = await library(t);
       const { store, worker, target } = await open(books());
-      await store.commit([["put", "shelves", { id: 1, label: "A" }]], 0);
+      await commit(store, [["put", "shelves", { id: 1, label: "A" }]], 0);
       const records = target("books");
       const [parent] = records.collection.parents;
       const context = operatorContext({ ids: [1] });

@@ -37,6 +37,7 @@ import {
   toLines,
 } from "../../lines.ts";
 import { signalBeforeWrite } from "./interrupted.ts";
+import { commit } from "../../commit.ts";
 
 let own: string;
 before(async () => own = await temporaryFolder());
@@ -306,7 +307,8 @@ test("private records keep an owner who comes with them, and get none of the oth
   };
   // Two of the owners are gone; their texts are the same.
   const { store } = await open("one");
-  await store.commit(
+  await commit(
+    store,
     [2, 3, 4].map((owner_id, index) => [
       "put",
       "notes",
@@ -314,7 +316,7 @@ test("private records keep an owner who comes with them, and get none of the oth
     ]),
     0,
   );
-  await store.commit([["del", "users", 3], ["del", "users", 4]], 0);
+  await commit(store, [["del", "users", 3], ["del", "users", 4]], 0);
   await store.close();
   async function open(name: string) {
     const declaration = await loadFile(api);

@@ -31,6 +31,7 @@ import {
 import { Disk } from "../../torture/disk.ts";
 import { Random } from "../../torture/random.ts";
 import { folderFor, openFor, tables } from "../../store/support.ts";
+import { commit } from "../../commit.ts";
 
 /** A body that arrives in parts. */
 async function* bodyOf(
@@ -226,7 +227,7 @@ test("a spool file survives a power cut at any moment after it was written", asy
     // Nothing has the name of a spool file before all of it is on the disk.
     assert.equal(early.get(`${name}.spool`), undefined);
     if (early.get(`${name}.spool.tmp`)?.toString() !== body) before++;
-    await store.commit([["put", "zoos", { id: 1, spool: name }]], 0);
+    await commit(store, [["put", "zoos", { id: 1, spool: name }]], 0);
     const crashed = disk.crash(await folderFor(t), random);
     const found = crashed.contents().get(`${name}.spool`);
     assert.equal(found?.toString(), body);
@@ -268,7 +269,7 @@ for (
     assert.ok(syncs <= 1, "a failed fdatasync was tried again");
     disk.fate = () => undefined;
     assert.deepEqual(await spoolFiles(store), []);
-    await store.commit([["put", "zoos", { id: 1 }]], 0);
+    await commit(store, [["put", "zoos", { id: 1 }]], 0);
     assert.equal(store.isWritable, true);
     assert.equal(store.fullDisk?.isFull ?? false, false);
   });
@@ -280,7 +281,7 @@ test("a spool file never takes the space that the log and the next snapshot need
   const store = await openFor(t, disk.folder, { files: disk, limits });
   const text = "x".repeat(1000);
   for (let id = 1; id <= 50; id++) {
-    await store.commit([["put", "zoos", { id, text }]], 0);
+    await commit(store, [["put", "zoos", { id, text }]], 0);
   }
   disk.capacity = 400_000;
   const chunk = Buffer.alloc(10_000, "x");
@@ -296,7 +297,7 @@ test("a spool file never takes the space that the log and the next snapshot need
   await writeSpool(store, bodyOf(...chunks));
   await store.checkpoint();
   for (let id = 51; id <= 60; id++) {
-    await store.commit([["put", "zoos", { id, text }]], 0);
+    await commit(store, [["put", "zoos", { id, text }]], 0);
   }
   assert.equal(store.fullDisk?.isFull ?? false, false);
 });
@@ -308,7 +309,7 @@ test("while the disk is full no body is written", async (t) => {
   disk.capacity = 60_000;
   const text = "x".repeat(1000);
   for (let id = 1; !store.fullDisk?.isFull; id++) {
-    await store.commit([["put", "zoos", { id, text }]], 0).catch(() => {});
+    await commit(store, [["put", "zoos", { id, text }]], 0).catch(() => {});
   }
   await assert.rejects(spool(store, "x"), { code: "disk-full" });
   assert.deepEqual(await spoolFiles(store), []);
@@ -318,8 +319,8 @@ test("check, backup, repair and a restart leave spool files alone", async (t) =>
   const folder = await folderFor(t);
   const from = join(folder, "store");
   const store = await openFor(t, from);
-  await store.commit([["put", "zoos", { id: 1 }]], 0);
-  await store.commit([["put", "zoos", { id: 2 }]], 0);
+  await commit(store, [["put", "zoos", { id: 1 }]], 0);
+  await commit(store, [["put", "zoos", { id: 2 }]], 0);
   const name = await spool(store, "line\n");
   await writeFile(join(from, "spool", "0.spool.tmp"), "never finished");
   await store.close();

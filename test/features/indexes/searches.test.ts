@@ -13,6 +13,7 @@ import {
   start,
   temporaryFolder,
 } from "../../harness.ts";
+import { commit } from "../../commit.ts";
 
 const count = 20_000;
 let parent: string;
@@ -25,8 +26,9 @@ before(async () => {
   const at = "2026-01-01T00:00:00.000Z";
   const times = { created_at: at, updated_at: at };
   const zoo = { name: "Tierpark", city: "Berlin", country: "DE" };
-  await store.commit([["put", "zoos", { id: 1, ...zoo, ...times }]], 0);
-  await store.commit(
+  await commit(store, [["put", "zoos", { id: 1, ...zoo, ...times }]], 0);
+  await commit(
+    store,
     Array.from({ length: count }, (_, place) => {
       const id = place + 1;
       const name = id === count ? "Zora" : `Animal ${id}`;
