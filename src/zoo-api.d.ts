@@ -42,7 +42,7 @@ declare module "zoo-api" {
     readonly name: string;
     /** The same in the singular, for messages. */
     readonly singular: string;
-    /** Who may read records, create and change them, and delete them. */
+    /** The roles that may read records, create and change them, and delete them. */
     readonly access: {
       readonly read: Access;
       readonly write: Access;

@@ -13,12 +13,12 @@ import process from "node:process";
 import type { TestContext, TestOptions } from "node:test";
 import { pathToFileURL } from "node:url";
 
-/** What the suite sends: the next file, or undefined after the last. */
+/** A message of the suite: the next file, or undefined after the last. */
 export interface Order {
   readonly file?: string | undefined;
 }
 
-/** What this process sends: it is ready, and how much of the last file has run. */
+/** A message of this process: it is ready, and so many tests of the last file have run. */
 export interface Report {
   readonly registered: number;
   readonly ended: number;
@@ -33,7 +33,7 @@ interface Entry {
   readonly run: Run;
 }
 
-/** What a file, or the function of a `describe`, registers. */
+/** The tests and hooks that a file, or the function of a `describe`, registers. */
 class Suite {
   readonly entries: Entry[] = [];
   readonly hooks: Record<HookName, Run[]> = {

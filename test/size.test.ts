@@ -47,7 +47,7 @@ const ratchets: readonly [
   ["a server without features loads", 47_992, (path) => kernel.has(path)],
   [
     "everything but later features has",
-    166_386,
+    166_391,
     (path) => ![...laterFeatures.keys()].some((name) => isOf(name)(path)),
   ],
 ];

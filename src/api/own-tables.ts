@@ -7,7 +7,7 @@ import { declarationTable } from "./declaration/remembered.ts";
 /** The table with the histories of the store: see features/events/history.ts. */
 export const historyTable = "_history";
 
-/** How many histories are remembered; an id of an older one is unknown. */
+/** The most histories that are remembered; an id of an older one is unknown. */
 export const maxHistories = 100;
 
 /**

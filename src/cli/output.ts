@@ -22,7 +22,7 @@ export function describeFaults(faults: readonly Fault[]): string {
   return faults.map((each) => `fault: ${describeFault(each)}\n`).join("");
 }
 
-/** What damage means that does not keep the store from being opened. */
+/** The meaning of damage that does not keep the store from being opened. */
 export const unusedFiles =
   "all records are in the other files, and the next snapshots replace the damaged ones";
 
@@ -74,7 +74,7 @@ export async function beginWriting(store: Store): Promise<void> {
 const otherHost =
   "HOST or --host must name an address of this machine, such as 127.0.0.1";
 
-/** What the errors of the operating system mean, by their codes. */
+/** Explanations of the errors of the operating system, by their codes. */
 const fileErrors: Readonly<Record<string, string>> = {
   EACCES: "this user may not access it",
   EEXIST: "it exists already: name another one",

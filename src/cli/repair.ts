@@ -38,7 +38,7 @@ export const commands: Commands = {
   repair: [0, repairCommand],
 };
 
-/** What a repair found and did. */
+/** The findings of a repair, and its changes. */
 interface Repaired {
   /** Everything that is still readable, if there is something to repair. */
   readonly salvage?: Salvage;

@@ -112,7 +112,7 @@ async function readPassword(): Promise<string> {
   const lines = createInterface({ input: stdin, output, terminal });
   try {
     for await (const line of lines) {
-      // What is no UTF-8 becomes this character, and could not be told apart.
+      // All bytes that are not UTF-8 become this character, and could not be distinguished.
       if (!line.includes("\ufffd")) return line.replace(/^\ufeff/, "");
       throw new CommandError("the password must be UTF-8 text");
     }

@@ -184,7 +184,7 @@ export interface Response {
   readonly headers: readonly string[];
   /** The content, as bytes if it is long and the same for all; undefined if there is none. */
   readonly body?: string | Uint8Array | undefined;
-  /** What it reports, if that is an error. */
+  /** The reported error, if it is one. */
   readonly error?: ApiError;
   /** The media type of the content; JSON by default. */
   readonly type?: string | undefined;

@@ -234,7 +234,7 @@ export class Records {
     where?: string,
   ): ApiError {
     const { lastId } = this.store.table(of.name);
-    // Of a task or a sign-in that is gone, nobody knows whose it was.
+    // The owner of a task or a sign-in that is gone is unknown.
     const isShown = readsAll(of, caller) || (of.owner && !of.private);
     return isReadMethod(method) && id <= lastId && isShown
       ? deletedForGood(of, id)

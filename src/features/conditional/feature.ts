@@ -107,7 +107,7 @@ function withPreconditions(
       const seq = row?.seq ?? Math.max(table.lastSeq, scope?.seq ?? 0);
       return { status: 304, headers: current, seq };
     }
-    // What they say must be durable too, although the list may be older.
+    // The state that they describe must be durable too, although the list may be older.
     const { seq: seen } = store;
     const add = (result: Result): Result => (
       { ...result, headers: [...current, ...result.headers] }

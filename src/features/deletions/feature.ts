@@ -193,7 +193,7 @@ function deleteMatching(worker: DeletionWorker, resource: Resource): Operation {
   const { roles } = worker.context.declaration;
   const operation: Operation<Selected> = {
     resource,
-    // What matches tells of the records, which not everybody may read.
+    // The number of matches reveals something about the records, which not everybody may read.
     access: mayAccess(roles.grantsOf(own), read) ? own : read,
     parse: (parameters) => parseDeletion(collection, parameters),
     run: (context, selected) => begin(worker, context, resource, selected),

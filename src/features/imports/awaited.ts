@@ -42,7 +42,7 @@ import {
 } from "./batch.ts";
 import { findTask, type ImportContext, type Task } from "./task.ts";
 
-/** What some records of an import await, as it is stored. */
+/** The references that some records of an import await, as they are stored. */
 interface Awaited extends Document {
   /** The id of the import's task, which may be gone. */
   readonly task: number;
@@ -196,7 +196,7 @@ function settleItems(
   return { seq, isDone };
 }
 
-/** What becomes of a record that awaits references. */
+/** The outcome for a record that awaits references. */
 interface Settled {
   readonly mutations?: readonly Mutation[];
   readonly errors?: ReturnType<typeof errorsOf>;

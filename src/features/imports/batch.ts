@@ -211,7 +211,7 @@ function isBlank(byte: number): boolean {
   return byte === 0x20 || byte === 0x09 || byte === 0x0d;
 }
 
-/** What becomes of a line. */
+/** The outcome of a line. */
 interface LineResult {
   /** If it is imported, the id that it names; 0 if it names none. */
   readonly record?: number;
@@ -219,7 +219,7 @@ interface LineResult {
   readonly references?: AwaitedItem[2] | undefined;
   /** The time of its last change, in milliseconds since 1970, if the line has one. */
   readonly updated?: number | undefined;
-  /** Why it is rejected. */
+  /** The reasons for which it is rejected. */
   readonly errors?: readonly FieldError[];
   readonly isLate?: boolean;
 }

@@ -1,4 +1,4 @@
-/** What the log reports of users. */
+/** The log entries about users. */
 
 import type {
   Collection,

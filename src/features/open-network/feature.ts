@@ -1,9 +1,9 @@
 /**
- * What a server needs where strangers reach it: it refuses what a proxy could
- * interpret differently, limits how fast passwords can be guessed, logs who does
- * what, sends long responses in parts, and shares the connections, and
- * the turns of what takes long, among its clients. Who may do what is decided
- * without it.
+ * Protects a server that strangers can reach: it refuses messages that a proxy
+ * could interpret differently, limits how fast passwords can be guessed, logs
+ * sign-ins and changes of users, sends long responses in parts, and shares the
+ * connections and the turns of long work among its clients. The kernel decides
+ * who may do what without it.
  */
 
 import { Turns } from "../../admission.ts";

@@ -55,7 +55,7 @@ export function watchReaders(
   };
 }
 
-/** What a client had read at a check, and for how long it had read nothing. */
+/** The bytes that a client had read at a check, and the milliseconds in which it had read nothing. */
 interface Progress {
   readonly readBytes: number;
   readonly idleMs: number;

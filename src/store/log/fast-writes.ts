@@ -1,5 +1,5 @@
 /**
- * What makes durable writes faster and changes nothing else; the feature
+ * Makes durable writes faster and changes nothing else; the feature
  * fast-writes has it.
  *
  * - Space ahead: a file that grows changes its metadata, which on ext4 costs each

@@ -76,7 +76,7 @@ export function isClean(
     marker.offset === log.end && marker.offset === log.size && !log.isPadded;
 }
 
-/** What the marker describes, and how it is written. */
+/** The parts of an open store that the marker needs. */
 interface MarkerContext {
   readonly folder: StoreFolder;
   readonly limits: StoreLimits;

@@ -28,7 +28,7 @@ const declaration = (properties: string) => `
     })],
   });`;
 
-/** What is done with a folder before its server starts. */
+/** A way in which a folder is changed before its server starts. */
 interface Way {
   readonly name: string;
   readonly seed?: unknown;

@@ -73,7 +73,7 @@ export function textOf({ type, value }) {
   return isTime ? new Date(value).toISOString() : value;
 }
 
-/** What a value must be: the description of its property, or else how long it can be; and the limits of a number. */
+/** Describes the allowed values: the description of its property, or else how long it can be; and the limits of a number. */
 function boundsOf(
   { type, description, maxLength, minLength = 0, ...limits },
 ) {
