@@ -20,7 +20,12 @@ import {
 } from "../../api/records/deleting.ts";
 import { ApiError } from "../../http/errors.ts";
 import { asShared } from "../../store/shared.ts";
-import { formatTime, type Mutation, type Row } from "../../store/store.ts";
+import {
+  formatTime,
+  type Mutation,
+  type Row,
+  type Table,
+} from "../../store/store.ts";
 import { type DeletionContext, planOne } from "./task.ts";
 
 /** Records that are kept for a while. */
@@ -79,14 +84,16 @@ async function isClockTrusted(
   kept: readonly Kept[],
 ): Promise<boolean> {
   const { document } = store.table(retentionTable).get(1) ?? {};
-  const newest = document ? undefined : newestTime(kept);
-  if (document === undefined && newest === undefined) return false; // nothing is there
+  const tables = kept.map(({ records }) => records.table);
+  if (!document && tables.every(({ size }) => size === 0)) return false; // nothing is there
   const shared = asShared(store);
   const server = shared?.serverId ?? "";
   const looking = String(document?.["server"] ?? server);
   if (looking !== server && await shared?.isServed(looking)) return false;
   const at = now();
-  const leap = at - Number(document?.["at"] ?? newest);
+  // A seed may be old, but the user of its first start is not.
+  const all = [...tables, store.table("users")];
+  const leap = at - Number(document?.["at"] ?? newestTime(all));
   const hasLeapt = Math.abs(leap) > maxLeapMs;
   /** Since when the clock is watched after a leap. */
   const before = Number(document?.["since"] ?? -Infinity);
@@ -114,14 +121,15 @@ function describeLeap(leap: number, since: number): string {
   } on`;
 }
 
-/** Returns the time of the last change of the newest records, in milliseconds since 1970; undefined if there are none. */
-function newestTime(kept: readonly Kept[]): number | undefined {
-  const times = kept.flatMap(({ records: { table } }) =>
-    table.rows(Math.max(table.size - 1, 0)).map(({ document }) =>
-      Date.parse(String(document["updated_at"] ?? document["created_at"]))
-    )
+/** Returns the time of the last change of the newest records, in milliseconds since 1970. */
+function newestTime(tables: readonly Table[]): number {
+  return Math.max(
+    ...tables.flatMap((table) =>
+      table.rows(Math.max(table.size - 1, 0)).map(({ document }) =>
+        Date.parse(String(document["updated_at"] ?? document["created_at"]))
+      )
+    ),
   );
-  return times.length > 0 ? Math.max(...times) : undefined;
 }
 
 /** Deletes the records of a collection that have expired; returns their number. */

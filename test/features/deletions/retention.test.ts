@@ -215,6 +215,16 @@ test("at the first look the clock is compared with the newest records", async (t
   assert.match(String(logged), /1825 days later/);
 });
 
+test("an old seed is no leap, as the user of its first start is new", async (t) => {
+  const { put, look, clock, logged } = await open(t);
+  await put("readings", { id: 1, value: 1, taken_at: iso(0) });
+  clock.at += 40 * day;
+  const updated_at = new Date(clock.at).toISOString();
+  await put("users", { id: 1, username: "admin", updated_at });
+  await look();
+  assert.deepEqual(logged, []);
+});
+
 test("a time without records is no leap", async (t) => {
   const { put, look, clock, logged, store } = await open(t);
   const { seq } = store;
