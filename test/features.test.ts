@@ -56,11 +56,11 @@ const traces: Readonly<
   evolution: { urls: [], entries: [] },
   conditional: { urls: [], entries: [] },
   expand: { urls: [], entries: [] },
+  events: { urls: ["/v1/events"], entries: ["events_url"] },
   imports: { urls: ["/v1/tasks", "/v1/tasks/1"], entries: ["tasks_url"] },
   deletions: { urls: ["/v1/tasks", "/v1/tasks/1"], entries: ["tasks_url"] },
   batches: { urls: [], entries: [] },
   aggregates: { urls: [], entries: [] },
-  events: { urls: ["/v1/events"], entries: ["events_url"] },
   idempotency: { urls: [], entries: [] },
   openapi: {
     urls: ["/v1/openapi.json"],
