@@ -1,4 +1,7 @@
-/** The tables that features have for themselves, and commands leave out; and what an unfinished import says of others in its own. */
+/**
+ * The tables that features have for themselves, and commands leave out: how a
+ * history begins in one, and what an unfinished import says of others in another.
+ */
 
 import { randomBytes } from "node:crypto";
 import type { Mutation, Store } from "../store/store.ts";
