@@ -94,7 +94,7 @@ test("an index finds rows by folded key, after every kind of change", async (t) 
 test("a transaction is applied completely or not at all: an unknown table changes nothing", async (t) => {
   const store = await openFor(t, await folderFor(t));
   assert.throws(
-    () => commit(store, [["put", "zoos", { id: 1 }], ["del", "lions", 1]], 0),
+    () => store.apply([["put", "zoos", { id: 1 }], ["del", "lions", 1]], 0),
     { code: "unknown-table" },
   );
   assert.equal(store.table("zoos").size, 0);

@@ -176,11 +176,12 @@ export function updateTable(place, view) {
     const differing = [...row.cells].filter((cell) =>
       !kept?.cells[cell.cellIndex].isEqualNode(cell)
     );
-    for (const cell of kept ? differing : []) {
-      kept.cells[cell.cellIndex].replaceChildren(...cell.childNodes);
+    // The last one first, as each that leaves its row changes the index of those after it.
+    for (const cell of kept ? differing.toReversed() : []) {
+      kept.cells[cell.cellIndex].replaceWith(cell);
     }
     kept ??= row;
-    if (differing.length > 0) changed.push(kept);
+    if (differing[0]) changed.push(kept);
     if (body.rows[at] !== kept) body.insertBefore(kept, body.rows[at] ?? null);
   });
   for (const row of rows.values()) row.remove();
