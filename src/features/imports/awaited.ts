@@ -71,10 +71,15 @@ export function awaitedMutation(
   return ["put", awaitedTable, row];
 }
 
-function awaitedOf({ store }: ImportContext, task?: number): Awaited[] {
+/** Returns what is awaited, of a task or of all; but for records of a collection that is not declared, which await it until it is again. */
+function awaitedOf(
+  { store, importable }: ImportContext,
+  task?: number,
+): Awaited[] {
   return store.table(awaitedTable).rows()
     .map(({ document }) => document as Awaited)
-    .filter((each) => task === undefined || each.task === task);
+    .filter((each) => task === undefined || each.task === task)
+    .filter(({ of }) => importable(presentName(store, of)));
 }
 
 /** Returns the id of an import whose task was deleted while its records await others. */

@@ -72,6 +72,9 @@ const file = `export default ({ collection, optional, reference, string }) => {
     },
     check: ({ name, next_id }) =>
       next_id === null && name !== "end" ? { next_id: "must be set" } : {},
+  }), collection({
+    name: "others", singular: "other", access,
+    properties: { text: string({ maxLength: 20 }) },
   })] };
 };`;
 
@@ -365,18 +368,20 @@ test("after the sender of an import is deleted, it fails, and no record stays ha
   assert.equal(task.failure, "The user no longer has the right to write.");
 });
 
-test("a property that is renamed or removed meanwhile keeps the references that were read", async (t) => {
-  for (const how of ["renamed", "removed"]) {
+test("a property that is renamed or removed meanwhile, or a whole collection, keeps the references that were read", async (t) => {
+  for (const how of ["renamed", "removed", "without its collection"]) {
     const { folder, api } = await interrupt(how);
     const former = await readFile(api, "utf8");
     const property =
       'next_id: optional(reference("rings", { as: "previous" })),';
-    const later = former.replace(/check:[^]*: {},/, "").replace(
-      property,
-      how === "renamed"
-        ? 'after_id: optional(reference("rings", { as: "previous", renamed: "next_id" })),'
-        : "",
-    );
+    const later = how === "without its collection"
+      ? former.replace(/\[collection\([^]*?\n  \}\), /, "[")
+      : former.replace(/check:[^]*: {},/, "").replace(
+        property,
+        how === "renamed"
+          ? 'after_id: optional(reference("rings", { as: "previous", renamed: "next_id" })),'
+          : "",
+      );
     const changed = join(own, `${how}-later.mjs`);
     await writeFile(changed, later);
     const server = await startHere({ folder, env: { COLLECTIONS: changed } });
