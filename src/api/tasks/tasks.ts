@@ -92,6 +92,8 @@ export interface Task extends Document {
   readonly rejected: number;
   /** The user who sent the request; 0 for the command line, null for a client that was not signed in. */
   readonly user_id: number | null;
+  /** The role that they had then; undefined if an earlier version stored it. */
+  readonly role?: string;
   /** The server that works on it, if several share the store. */
   readonly server?: string;
   /** How many names had been exchanged when the request was sent. */
@@ -115,13 +117,16 @@ const maxReceived = 16;
 /** Returns the stored form of a new task. */
 export function newTask(
   { records, now, store }: TaskContext,
-  { type, collection, user_id }: Pick<Task, "type" | "collection" | "user_id">,
+  { type, collection, sender }: Pick<Task, "type" | "collection"> & {
+    readonly sender: Actor | undefined;
+  },
 ): Document {
   const shared = asShared(store);
   const at = formatTime(now());
   return {
     ...visibleTask(records.nextId(), type, collection, at),
-    user_id,
+    user_id: sender?.id ?? null,
+    ...sender && { role: sender.role },
     renamings: countRenamings(store),
     ...shared && { server: shared.serverId },
   };
@@ -215,16 +220,21 @@ export async function roomForTask(
   throw tooLong();
 }
 
-/** Returns the user whose request a task works off, with the rights that they have now; undefined if they have none. */
+/**
+ * Returns the user whose request a task works off, with the rights that they
+ * had then and still have: who has more by now did not ask for more. Undefined
+ * if they have none.
+ */
 export function senderOf(
   { store, declaration: { roles } }: TaskContext,
-  { user_id: id }: Pick<Task, "user_id">,
+  { user_id: id, role: former }: Pick<Task, "user_id" | "role">,
 ): Actor | undefined {
   if (id === 0) return localOperator;
   if (id === null) return undefined;
-  const user = store.table("users").get(id)?.document;
-  const role = String(user?.["role"]);
-  const grants = roles.grantsOf(role);
+  const current = String(store.table("users").get(id)?.document["role"]);
+  const isLess = former === undefined || roles.grantsOf(former)?.has(current);
+  const role = isLess ? current : former;
+  const grants = roles.grantsOf(current) && roles.grantsOf(role);
   return grants && { id, role, grants };
 }
 

@@ -97,7 +97,7 @@ function parseDeletion(
 async function begin(
   worker: DeletionWorker,
   context: RequestContext,
-  { records, parent }: Resource,
+  { records }: Resource,
   selected: Selected,
   isOne = false,
 ): Promise<Result> {
@@ -113,11 +113,11 @@ async function begin(
       row ? { collection, document: row.document } : { collection, scope },
     );
     const { name } = collection;
-    const user_id = context.caller?.id ?? null;
+    const sender = context.caller;
     const next = {
-      ...newTask(tasks, { type: "deletion", collection: name, user_id }),
+      ...newTask(tasks, { type: "deletion", collection: name, sender }),
       ...selected,
-      given: parent ? { [parent.property]: context.ids[0] ?? 0 } : {},
+      given: scope?.conditions ?? {},
       after: 0,
       upTo: tasks.store.table(name).lastId,
     };

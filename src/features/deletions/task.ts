@@ -13,7 +13,6 @@ import {
   isVisible,
   readValue,
 } from "../../api/declaration/declaration.ts";
-import type { Values } from "../../api/declaration/properties.ts";
 import { matches, parseQuery } from "../../api/query/parameters.ts";
 import {
   type Changes,
@@ -23,6 +22,7 @@ import {
   TooManyChanges,
 } from "../../api/records/deleting.ts";
 import type { Records } from "../../api/records/records.ts";
+import type { Scope } from "../../api/request-context.ts";
 import {
   countRenamings,
   finished,
@@ -42,9 +42,9 @@ export interface Deletion extends AnyTask {
   readonly deleted: number;
   readonly cascaded: number;
   readonly errors: readonly Document[];
-  /** The parameters that select the records, and the values that the URL demands. */
+  /** The parameters that select the records, and the values that the URL demands, or that tell the sender's own from those of others. */
   readonly filters: readonly (readonly [string, string])[];
-  readonly given: Values;
+  readonly given: Scope["conditions"];
   readonly cascade: boolean;
   /** The id of the last record that was looked at, and that of the last one to look at. */
   readonly after: number;
@@ -333,11 +333,13 @@ async function stepOf(
   }
   const { collection } = records;
   const { filters } = parseQuery(collection, new Map(task.filters));
-  const given = Object.entries(task.given);
-  const isMatch = ({ document }: Row) =>
-    isVisible(collection, document, caller) &&
-    given.every(([name, value]) => document[name] === value) &&
-    filters.every((each) => matches(readValue(document, each.property), each));
+  const scope = { conditions: task.given };
+  const isMatch = (row: Row) =>
+    isVisible(collection, row.document, caller) &&
+    records.isInScope(row, scope) &&
+    filters.every((each) =>
+      matches(readValue(row.document, each.property), each)
+    );
   return { task, records, caller, isMatch };
 }
 
@@ -358,9 +360,10 @@ function abortReason(
   try {
     const { visibleProperties } = collection;
     parseQuery(collection, new Map(filters));
-    if (Object.keys(given).some((each) => !visibleProperties.has(each))) {
-      return "The property of the URL no longer exists.";
-    }
+    const removed = Object.keys(given).find((name) =>
+      !visibleProperties.has(name)
+    );
+    if (removed) return `The property "${removed}" no longer exists.`;
   } catch {
     return "The filters do not fit the declaration any more.";
   }

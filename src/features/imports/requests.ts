@@ -3,6 +3,7 @@
  * disk and a task that names it is stored; the worker does the rest.
  */
 
+import type { Actor } from "../../auth/access.ts";
 import { localOperator } from "../../api/operator.ts";
 import { Turns } from "../../admission.ts";
 import { deletedForGood, type Records } from "../../api/records/records.ts";
@@ -91,9 +92,8 @@ async function storeImport(
       const collection = target.collection.name;
       const execute = () => {
         const given = checkTarget(target, call)?.conditions ?? {};
-        const user = call.caller?.id ?? null;
         const part = { collection, given, spool };
-        const { next, mutations } = planTask(context, user, [part]);
+        const { next, mutations } = planTask(context, call.caller, [part]);
         const { records } = context;
         const response = queuedResponse(records, next);
         const change = { previous: undefined, next };
@@ -139,7 +139,7 @@ export async function storeFiles(
       parts.push({ collection, given: {}, spool });
     }
     const { id } = await store.settle(() => {
-      const { next, mutations } = planTask(context, localOperator.id, parts);
+      const { next, mutations } = planTask(context, localOperator, parts);
       return { seq: store.apply(mutations, localOperator.id), id: next.id };
     });
     return id;
@@ -152,14 +152,14 @@ export async function storeFiles(
 /** Returns a new task, and the mutations that store it. */
 function planTask(
   context: ImportContext,
-  user_id: number | null,
+  sender: Actor | undefined,
   parts: readonly Part[],
 ) {
   const { records, store } = context;
   const [first, ...more] = parts;
   const collection = first?.collection ?? "";
   const next: Document = {
-    ...newTask(context, { type: "import", collection, user_id }),
+    ...newTask(context, { type: "import", collection, sender }),
     byte: 0,
     line: 0,
     lastIds: Object.fromEntries(

@@ -8,6 +8,7 @@ import { startApplication } from "../../application.ts";
 import { apiOf } from "../../collections.ts";
 import { type Answer, assertError, type Body, lacks } from "../../harness.ts";
 import { type Library, startLibrary } from "../../library.ts";
+import { ended, taskWhen } from "../../lines.ts";
 import { commit } from "../../commit.ts";
 
 const { collection, string, integer, optional, reference } = vocabulary;
@@ -291,16 +292,17 @@ describe("a large cascade", () => {
   });
 });
 
+const notes = apiOf([
+  collection({
+    name: "notes",
+    singular: "note",
+    access: { read: "viewer", write: "viewer", delete: "viewer" },
+    private: true,
+    properties: { stars: integer() },
+  }),
+]);
+
 test("private records of others are not there", async (t) => {
-  const notes = apiOf([
-    collection({
-      name: "notes",
-      singular: "note",
-      access: { read: "viewer", write: "viewer", delete: "viewer" },
-      private: true,
-      properties: { stars: integer() },
-    }),
-  ]);
   const app = await startLibrary({ declaration: notes });
   t.after(() => app.stop());
   const [one, two] = [
@@ -321,4 +323,34 @@ test("private records of others are not there", async (t) => {
   );
   const other = await app.request("GET", String(task.url), { token: two });
   assertError(other, 40401);
+});
+
+test("who gets more rights while it works deletes no more than they asked for", async (t) => {
+  const app = await startLibrary({ declaration: notes });
+  t.after(() => app.stop());
+  const one = await app.join("one", "viewer");
+  const count = 5000; // of several batches
+  const all = Array.from({ length: count + 1 }, (_, at): Mutation => [
+    "put",
+    "notes",
+    { id: at + 1, stars: 5, owner_id: at < count ? 2 : 1, ...times },
+  ]);
+  await commit(app.store, all, 0);
+  const { status, body } = await app.send(
+    "DELETE",
+    "notes?stars=5",
+    undefined,
+    one,
+  );
+  assert.equal(status, 202);
+  const row = app.store.table("users").get(2);
+  assert.ok(row);
+  app.store.apply([["put", "users", { ...row.document, role: "admin" }]], 0);
+  const url = String(body["url"]);
+  const task = await taskWhen(app, { url, token: app.token, until: ended });
+  assert.deepEqual([task["status"], task["matched"]], ["succeeded", count]);
+  assert.deepEqual(
+    app.store.table("notes").rows().map(({ document }) => document.id),
+    [count + 1],
+  );
 });

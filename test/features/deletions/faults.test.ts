@@ -102,9 +102,12 @@ async function fill(store: Store): Promise<void> {
 /** Stores the task that deletes the zoos of one country. */
 async function beginDeletion(store: Store, cascade: boolean): Promise<void> {
   const { context } = workerOn(store);
-  const names = { type: "deletion", collection: "zoos" } as const;
   const task = {
-    ...newTask(context, { ...names, user_id: storedAdmin.id }),
+    ...newTask(context, {
+      type: "deletion",
+      collection: "zoos",
+      sender: { id: storedAdmin.id, role: "admin", grants: new Set() },
+    }),
     filters: [["country", "NL"]],
     cascade,
     given: {},

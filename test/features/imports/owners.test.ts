@@ -159,3 +159,24 @@ test("a client that is not signed in imports with the rights of anyone, as long 
   assert.equal(failure, "The user no longer has the right to write.");
   assert.equal(store.table("quotes").size, 1);
 });
+
+test("who gets more rights meanwhile imports no more than they asked for", async (t) => {
+  const app = await startNotes(t);
+  const { store, token, bob } = app;
+  const row = store.table("users").get(3);
+  assert.ok(row);
+  const count = 5000; // of several batches
+  const line = JSON.stringify({ book_id: 1, text: "of Bob", owner_id: 2 });
+  const raw = `${line}\n`.repeat(count);
+  const { status, body } = await sendLines(app, "/v1/notes", {
+    token: bob,
+    raw,
+  });
+  assert.equal(status, 202);
+  store.apply([["put", "users", { ...row.document, role: "admin" }]], 0);
+  const task = await taskWhen(app, { url: body.url, token, until: ended });
+  assert.equal(task.imported, count);
+  const owners = store.table("notes").rows()
+    .map(({ document }) => document["owner_id"]);
+  assert.equal(owners.filter((id) => id === row.document.id).length, count + 1);
+});
