@@ -375,7 +375,7 @@ test("a property that is renamed or removed meanwhile, or a whole collection, ke
     const property =
       'next_id: optional(reference("rings", { as: "previous" })),';
     const later = how === "without its collection"
-      ? former.replace(/\[collection\([^]*?\n  \}\), /, "[")
+      ? former.replace(/\[collection\([^]*?\n {2}\}\), /, "[")
       : former.replace(/check:[^]*: {},/, "").replace(
         property,
         how === "renamed"
