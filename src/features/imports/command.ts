@@ -188,6 +188,9 @@ function log(level: string, message: string): void {
   if (level === "error") process.stderr.write(`zoo-api: ${message}\n`);
 }
 
+/** Signals that end the command: it says what is in, and what happens next. */
+const endings = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
+
 /** Imports files; returns the task once the import has ended or cannot continue. */
 async function importFiles(
   context: ImportContext,
@@ -197,7 +200,9 @@ async function importFiles(
   const sizes = sources.map(() => 0);
   const reading = new AbortController();
   const { signal } = reading;
-  const stopReading = () => reading.abort();
+  let isStored = false;
+  const interrupt = () => isStored ? void worker.stop() : reading.abort();
+  for (const name of endings) process.once(name, interrupt);
   const files = sources.map(({ collection, file }, at) => ({
     collection,
     body: readInput(file, {
@@ -205,22 +210,22 @@ async function importFiles(
       onBytes: (count) => sizes[at] = (sizes[at] ?? 0) + count,
     }),
   }));
-  process.once("SIGINT", stopReading);
-  const id = await storeFiles(worker, files);
-  process.off("SIGINT", stopReading);
-  const interrupt = () => void worker.stop();
-  process.once("SIGINT", interrupt);
-  if (!signal.aborted) await worker.start(); // or it was interrupted at the last moment
-  const task = () => findTask(context, id);
-  const endProgress = showProgress(() => {
-    const { part = 0, byte = 0 } = task() ?? {};
-    return (part + byte / (sizes[part] || Infinity)) / sizes.length;
-  });
-  await worker.idle();
-  await worker.stop();
-  endProgress();
-  process.off("SIGINT", interrupt);
-  return task();
+  try {
+    const id = await storeFiles(worker, files);
+    isStored = true;
+    if (!signal.aborted) await worker.start(); // or it was interrupted at the last moment
+    const task = () => findTask(context, id);
+    const endProgress = showProgress(() => {
+      const { part = 0, byte = 0 } = task() ?? {};
+      return (part + byte / (sizes[part] || Infinity)) / sizes.length;
+    });
+    await worker.idle();
+    await worker.stop();
+    endProgress();
+    return task();
+  } finally {
+    for (const name of endings) process.off(name, interrupt);
+  }
 }
 
 /** Yields the bytes of a file, or of standard input. */

@@ -57,7 +57,9 @@ export async function writeSpool(
         hash.update(bytes);
         const free = await files.free(folder) - bytes.length;
         const needed = store.fullDisk?.headroom ?? 0;
-        if (free < needed) throw noSpace(`${free} bytes would be left`);
+        if (free < needed) {
+          throw noSpace(`only ${free} bytes would be left for all else`);
+        }
         await writeAll(file, bytes, offset);
         offset += bytes.length;
         unsynced += bytes.length;
@@ -77,7 +79,7 @@ export async function writeSpool(
 function noSpace(reason: string, cause?: unknown): StoreError {
   return new StoreError(
     "disk-full",
-    `Cannot write a request body to disk: ${reason}`,
+    `The disk is too full for what is to be imported: ${reason}. Nothing was imported`,
     { cause },
   );
 }

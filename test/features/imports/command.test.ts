@@ -113,7 +113,7 @@ test("an import that is interrupted while it copies its input says that nothing 
   const isCopying = () =>
     readdir(spool).then((files) => files.length > 0, () => false);
   while (!await isCopying()) await wait(20);
-  program.kill("SIGINT");
+  program.kill("SIGTERM");
   const [code] = await once(program, "exit");
   assert.equal(code, 1, stderr);
   assert.equal(
@@ -195,12 +195,17 @@ test("import also resumes the imports of a killed server", async () => {
 const lineCount = 10_000;
 
 /** Runs an import in a folder of its own, with a signal before a text is written. */
-async function interrupted(name: string, text: string, lines: unknown[]) {
+async function interrupted(
+  signal: NodeJS.Signals,
+  name: string,
+  text: string,
+  lines: unknown[],
+) {
   const place = ["--data-dir", join(own, `interrupted-${name}`)];
   const file = join(own, `interrupted-${name}.jsonl`);
   await writeFile(file, toLines(lines));
   const result = await runNode([
-    ...signalBeforeWrite("SIGINT", text),
+    ...signalBeforeWrite(signal, text),
     ...mainCommand,
     ...["import", name, file, ...place],
   ]);
@@ -232,7 +237,12 @@ async function finish(
 
 test("an import that is interrupted says what is in, and the next one finishes it", async () => {
   const lines = Array(lineCount).fill(zoo);
-  const stopped = await interrupted("zoos", '"id":1000,"name"', lines);
+  const stopped = await interrupted(
+    "SIGINT",
+    "zoos",
+    '"id":1000,"name"',
+    lines,
+  );
   assert.equal(
     stopped.stderr,
     "zoo-api: the import did not finish: the next start of the server, or the " +
@@ -270,7 +280,12 @@ test("an import of users that is interrupted waits for the next command, whateve
     { length: lineCount },
     (_, at) => ({ username: `user${at}`, role: "admin", password }),
   );
-  const stopped = await interrupted("users", '"id":1000,"username"', lines);
+  const stopped = await interrupted(
+    "SIGHUP",
+    "users",
+    '"id":1000,"username"',
+    lines,
+  );
   assert.match(
     stopped.stderr,
     /: the next import finishes it, but no start of the server, which accepts no hashes; to repeat/,
