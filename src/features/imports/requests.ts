@@ -155,24 +155,17 @@ function planTask(
   sender: Actor | undefined,
   parts: readonly Part[],
 ) {
-  const { records, store } = context;
   const [first, ...more] = parts;
   const collection = first?.collection ?? "";
   const next: Document = {
     ...newTask(context, { type: "import", collection, sender }),
     byte: 0,
     line: 0,
-    lastIds: Object.fromEntries(
-      parts.map(({ collection }) => [
-        collection,
-        store.table(collection).lastId,
-      ]),
-    ),
     ...first,
     ...more.length > 0 && { more },
   };
   const mutations = [
-    records.putMutation(next),
+    context.records.putMutation(next),
     ...evictOldestFinished(context),
   ];
   return { next, mutations };

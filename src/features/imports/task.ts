@@ -26,7 +26,7 @@ export interface Task extends AnyTask, Progress, Part {
   readonly collection: string;
   /** Further files of the same command. */
   readonly more?: readonly Part[];
-  /** The highest ids that were used before the import, by the names of its collections. */
+  /** The highest ids that were used when it began, by the names of its collections: imports that were sent before it have ended. */
   readonly lastIds?: Readonly<Record<string, number>>;
 }
 

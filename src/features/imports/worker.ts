@@ -201,7 +201,15 @@ async function importLines(
   task: Task,
   signal: AbortSignal,
 ): Promise<void> {
-  let current: Task | undefined = task;
+  const lastIds = Object.fromEntries(
+    partsOf(task).map(({ collection }) => [
+      collection,
+      context.store.tables.get(collection)?.lastId ?? 0,
+    ]),
+  );
+  let current: Task | undefined = task.status === "queued"
+    ? { ...task, lastIds }
+    : task;
   while (current) {
     const { part = 0, hasLate, isLast }: Task = current;
     const next = partsOf(task)[part];

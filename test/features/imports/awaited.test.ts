@@ -200,6 +200,29 @@ test("a record that somebody else creates meanwhile is none of the import, whate
   assert.ok(!ids("rings").includes(6000), "4000 never came");
 });
 
+test("two imports at once: what the first creates was there before the second", async (t) => {
+  const { ids, ...app } = await startRings(t);
+  const { token } = app;
+  const half = 2000; // of several batches
+  const chain = Array.from(
+    { length: 2 * half },
+    (_, at) => at === 0 ? { id: 1, name: "end" } : ring(at + 1, at),
+  );
+  const sent = await Promise.all(
+    [0, half].map((from) =>
+      sendLines(app, "/v1/rings", {
+        token,
+        raw: toLines(chain.slice(from, from + half)),
+      })
+    ),
+  );
+  for (const { body } of sent) {
+    const task = await taskWhen(app, { url: body.url, token, until: ended });
+    assert.deepEqual([task.imported, task.rejected], [half, 0]);
+  }
+  assert.equal(ids("rings").length, 2 * half);
+});
+
 test("an import does not tell whether somebody has a private record with an id", async (t) => {
   const messages: (string | undefined)[] = [];
   for (const exists of [true, false]) {
