@@ -39,6 +39,7 @@ const seed = {
       isbn: "9793423000039",
     },
   ],
+  notes: [{ owner_id: 1, text: "of the admin" }],
 };
 
 let server: Server;
@@ -97,6 +98,9 @@ describe("a library", () => {
     assert.equal(body.books_url, "/v1/books");
     const { headers } = await send("GET", "/v1/authors");
     assert.equal(headers.get("x-total-count"), "2");
+    // Of the user that the same start creates.
+    const own = await send("GET", "/v1/notes/1", { token: admin });
+    assert.equal(own.body.owner_id, 1);
   });
 
   test("sorts its books by title, and by what a client asks for", async () => {
