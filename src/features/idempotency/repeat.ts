@@ -1,8 +1,8 @@
 /**
- * The response to the request that created a record, once more. As a retry has
- * the same body, it is built from that, and from the id and the times of the
- * record, so it shows callers nothing but what they have sent. It has the
- * properties and URLs of the present declaration.
+ * The response to the request that created a record, once more. If that has been
+ * changed since, it is built from the body, which a retry repeats, and from the
+ * id and the times of the record, so it shows callers nothing but what they have
+ * sent. It has the properties and URLs of the present declaration.
  */
 
 import type { Resource } from "../../api/operation.ts";
@@ -65,9 +65,9 @@ function repeatRecord(
   if (!values && !mayAccess(caller?.grants, collection.access.read)) {
     throw new ApiError(40300);
   }
-  const { owner_id = null, created_at = null } = row.document;
+  const { owner_id = null, created_at = null, updated_at } = row.document;
   const owned = collection.private ? { owner_id } : {};
-  const document = values
+  const document = values && updated_at !== created_at
     ? { id, ...values, ...owned, created_at, updated_at: created_at }
     : row.document;
   const headers = [
