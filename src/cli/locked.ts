@@ -9,7 +9,7 @@ import { once } from "node:events";
 import { realpathSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { constants } from "node:os";
-import { extname } from "node:path";
+import { extname, resolve } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 import type { Commands, CommandSettings } from "../api/feature.ts";
@@ -32,7 +32,7 @@ const fileOf = (name: string) =>
 /** Returns a path, and the one to which links in it lead. */
 function withTarget(path: string): string[] {
   try {
-    return [...new Set([path, realpathSync(path)])];
+    return [path, realpathSync(path)];
   } catch {
     return [path]; // the server reports it
   }
@@ -51,11 +51,14 @@ export function permissionFlags(
     ...flagPaths.map((name) => flags.get(name)),
   ].flatMap((path) => path ? withTarget(path) : []);
   const program = ["", "../package.json", "../data"].map(fileOf);
-  const readable = [...program, ...named, dataDir];
+  // Node.js 20 fails if two flags name one file, however they spell it.
+  const readable = new Set(
+    [...program, ...named, dataDir].map((path) => resolve(path)),
+  );
   return [
     ...allowed,
-    ...readable.map((path) => `--allow-fs-read=${path}`),
-    `--allow-fs-write=${dataDir}`,
+    ...[...readable].map((path) => `--allow-fs-read=${path}`),
+    `--allow-fs-write=${resolve(dataDir)}`,
   ];
 }
 
