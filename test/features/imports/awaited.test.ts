@@ -203,19 +203,16 @@ test("a record that somebody else creates meanwhile is none of the import, whate
 test("two imports at once: what the first creates was there before the second", async (t) => {
   const { ids, ...app } = await startRings(t);
   const { token } = app;
-  const half = 2000; // of several batches
+  const half = 5000; // the first has not ended when the second is sent
   const chain = Array.from(
     { length: 2 * half },
     (_, at) => at === 0 ? { id: 1, name: "end" } : ring(at + 1, at),
   );
-  const sent = await Promise.all(
-    [0, half].map((from) =>
-      sendLines(app, "/v1/rings", {
-        token,
-        raw: toLines(chain.slice(from, from + half)),
-      })
-    ),
-  );
+  const sent = [];
+  for (const from of [0, half]) {
+    const raw = toLines(chain.slice(from, from + half));
+    sent.push(await sendLines(app, "/v1/rings", { token, raw }));
+  }
   for (const { body } of sent) {
     const task = await taskWhen(app, { url: body.url, token, until: ended });
     assert.deepEqual([task.imported, task.rejected], [half, 0]);
