@@ -4,7 +4,7 @@
  * invalid value prevents the start.
  */
 
-import { Buffer } from "node:buffer";
+import { canSign } from "./auth/jwt.ts";
 import { featureNames } from "./features.ts";
 import { password } from "./api/accounts/users.ts";
 import {
@@ -89,8 +89,7 @@ export const settings = {
       "one or more secrets of at least 32 bytes each, separated by commas (in a file: one per line)",
     default: undefined,
     defaultText: "random, stored in the data folder",
-    parse: (value) =>
-      listOf(value, (secret) => Buffer.byteLength(secret) >= 32),
+    parse: (value) => listOf(value, canSign),
   },
   LOG: {
     description: `level of the JSON log: ${logLevels.join(", ")}`,

@@ -4,12 +4,12 @@
  * is changed.
  */
 
-import { Buffer } from "node:buffer";
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import process from "node:process";
 import type { ApiDeclaration } from "./api/declaration/api.ts";
 import { createUser } from "./api/operator.ts";
+import { badSecret, canSign } from "./auth/jwt.ts";
 import { CommandError } from "./usage.ts";
 import { ApiError } from "./http/errors.ts";
 import { readSmallFile, realFiles, writeSmallFile } from "./store/log/files.ts";
@@ -23,19 +23,19 @@ const passwordFile = "admin-password";
  * locked. Creates the file if it is missing; it is on the disk before it signs
  * anything, so tokens stay valid after a power cut.
  *
- * @throws {CommandError} if the file holds fewer than 32 bytes; {Error} of the
+ * @throws {CommandError} if the file holds fewer than 32 bytes, or no text; {Error} of the
  * file system
  */
 export async function loadSecret(folder: string): Promise<readonly string[]> {
   const stored = await readSmallFile(realFiles, folder, "secret");
   const secret = stored?.toString().trim() ??
     randomBytes(32).toString("base64url");
-  if (Buffer.byteLength(secret) < 32) {
+  if (!canSign(secret)) {
     throw new CommandError(
-      `cannot sign with the file "secret" in ${folder}: it must hold at least 32 bytes`,
+      `cannot sign with the file "secret" in ${folder}: ${badSecret}`,
     );
   }
-  if (stored === undefined) {
+  if (!stored) {
     await writeSmallFile(realFiles, join(folder, "secret"), `${secret}\n`);
   }
   return [secret];

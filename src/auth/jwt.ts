@@ -60,7 +60,7 @@ export class TokenSigner {
   verify(token: string): Claims {
     const [header = "", payload = ""] = token.split(".");
     const key = this.#keys.find((key) => key.header === header);
-    if (key === undefined) throw invalid("header does");
+    if (!key) throw invalid("header does");
     if (!isEqual(token, seal(key, payload))) throw invalid("signature does");
     const claims = parseClaims(payload);
     // Another server may have the same secret.
@@ -76,11 +76,20 @@ export class TokenSigner {
   }
 }
 
+/** What to do about a file with a secret that cannot sign. */
+export const badSecret =
+  "it must hold text of at least 32 bytes; delete it, and the next start creates one: everybody has to sign in again";
+
+/** Returns whether a secret is text of at least 32 bytes (RFC 7518 section 3.2): zeros, as of a file that a power cut has spoiled, would be no secret. */
+export function canSign(secret: string): boolean {
+  return Buffer.byteLength(secret) >= 32 && !/[\p{Cc}\uFFFD]/u.test(secret);
+}
+
 function createKey(text: string): Key {
-  const secret = Buffer.from(text);
-  if (secret.length < 32) {
+  if (!canSign(text)) {
     throw new RangeError("Cannot sign with a secret shorter than 32 bytes");
   }
+  const secret = Buffer.from(text);
   // The id reveals nothing about the secret, and is the same at every start.
   const kid = hmac(secret, "zoo-api key id").slice(0, 12);
   return { secret, header: encode({ alg: "HS256", typ: "JWT", kid }) };

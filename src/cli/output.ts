@@ -82,6 +82,7 @@ const fileErrors: Readonly<Record<string, string>> = {
   ELOOP: "its links lead in a circle",
   ENAMETOOLONG: "its name is too long",
   ENOENT: "there is no such file or folder",
+  ENOSPC: "there is no space left on its disk",
   ENOTDIR: "it is not a folder",
   EPERM: "this user may not access it",
   EROFS: "it is on a file system that cannot be written to",
@@ -103,7 +104,7 @@ export function explain(error: unknown): string {
   if (error instanceof CommandError && cause !== error) {
     return `${text}: ${listenErrors[errorCode(cause)] ?? errorText(cause)}`;
   }
-  const { path } = Object(cause);
+  const { address, path = address } = Object(cause); // or of a socket that locks a folder
   const reason = fileErrors[errorCode(cause)];
   return reason && path
     ? text.replace(errorText(cause), `${path}: ${reason}`)

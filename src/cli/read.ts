@@ -22,6 +22,7 @@ import {
   retentionTable,
 } from "../api/own-tables.ts";
 import { collectionsOf, tablesOf } from "../api/routes.ts";
+import { badSecret, canSign } from "../auth/jwt.ts";
 import { followDeclaration } from "../data-folder.ts";
 import { CommandError, UsageError } from "../usage.ts";
 import { errorCode } from "../store/error.ts";
@@ -30,6 +31,7 @@ import "../store/memory/exchange.ts";
 import * as marker from "../store/log/marker.ts";
 import { PackedRow } from "../store/memory/packed-row.ts";
 import type { EtcdOptions } from "../store/shared.ts";
+import { readSmallFile } from "../store/log/files.ts";
 import { type LogLine, maxFaults } from "../store/log/format.ts";
 import {
   applyMutation,
@@ -177,7 +179,8 @@ async function check(
     return 2;
   }
   if (faults.length > 0) await print(`${unusedFiles}\n`);
-  const misfits = await describeMisfits(settings, api, tables);
+  const misfits = await describeMisfits(settings, api, tables) +
+    await describeBadSecret(settings);
   await print(misfits);
   for (const each of describeHidden(findHidden(api, tables))) {
     await print(`hidden: ${each}\n`);
@@ -186,6 +189,14 @@ async function check(
   if (tornWrite) return 1;
   await print("no fault\n");
   return 0;
+}
+
+/** Returns why the secret in the folder cannot sign tokens; "" if it can, or there is none. */
+async function describeBadSecret({ dataDir, etcd }: Place): Promise<string> {
+  const secret = etcd || await readSmallFile(realFiles, dataDir, "secret");
+  return secret instanceof Uint8Array && !canSign(secret.toString().trim())
+    ? `fault: secret: ${badSecret}\n`
+    : "";
 }
 
 /** The names that no declared collection can have. */

@@ -2,7 +2,7 @@ import { strict as assert } from "node:assert";
 import { Buffer } from "node:buffer";
 import { createHmac } from "node:crypto";
 import { test } from "node:test";
-import { TokenError, TokenSigner } from "../../src/auth/jwt.ts";
+import { canSign, TokenError, TokenSigner } from "../../src/auth/jwt.ts";
 
 const secret = "a secret of at least 32 bytes, really";
 const other = "another secret of at least 32 bytes!!";
@@ -133,6 +133,18 @@ test("every flipped bit of a token is detected", () => {
     const at = bit >> 3;
     flipped[at] = (flipped[at] ?? 0) ^ (1 << (bit & 7));
     assert.throws(() => signer.verify(flipped.toString("latin1")));
+  }
+});
+
+test("only text of at least 32 bytes can sign, no zeros and no broken UTF-8", () => {
+  for (const each of [secret, "ä".repeat(16), "a b".repeat(11)]) {
+    assert.ok(canSign(each), each);
+  }
+  const bytes = Buffer.alloc(40, 0xff).toString();
+  const line = `${"a".repeat(32)}\n`;
+  for (const each of ["a".repeat(31), "\0".repeat(44), line, bytes]) {
+    assert.ok(!canSign(each), JSON.stringify(each));
+    assert.throws(() => new TokenSigner([each], "zoo-api"), RangeError);
   }
 });
 

@@ -7,7 +7,6 @@
 import { type Access, type Actor, mayAccess } from "../../auth/access.ts";
 import { type Claims, TokenError } from "../../auth/jwt.ts";
 import { ApiError, type ErrorCode } from "../../http/errors.ts";
-import { excerpt } from "../../http/json.ts";
 import type { ApiDeclaration } from "../declaration/api.ts";
 import type { ApiOptions } from "../options.ts";
 
@@ -92,14 +91,12 @@ function verify(
 ): Claims {
   // Schemes are case-insensitive (RFC 9110 section 11.1).
   const bearer = /^bearer(?: +(.*))?$/i.exec(authorization);
-  if (bearer === null) {
-    const [scheme = ""] = authorization.split(" ");
+  // What was sent may be a token without its scheme, and is not repeated.
+  if (!bearer) {
     throw unauthorized(
       declaration,
       40100,
-      `The authentication scheme "${
-        excerpt(scheme)
-      }" is not supported: send "Authorization: Bearer <token>" with a token from POST ${base.path}v1/authorizations.`,
+      `The authentication scheme is not supported: send "Authorization: Bearer <token>" with a token from POST ${base.path}v1/authorizations.`,
     );
   }
   try {

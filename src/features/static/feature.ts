@@ -16,6 +16,7 @@ import {
 import type { Feature } from "../../api/feature.ts";
 import type { RequestContext, Result } from "../../api/request-context.ts";
 import { type SettingReader, text } from "../../api/settings/setting.ts";
+import { weightOf } from "../../http/accept.ts";
 import { ApiError } from "../../http/errors.ts";
 import { splitList } from "../../http/headers.ts";
 import { UsageError } from "../../usage.ts";
@@ -138,7 +139,8 @@ async function ofApplication(
   { headers: { accept = "" } }: RequestContext,
   path: string,
 ): Promise<Found | undefined> {
-  const isPage = /text\/html/i.test(accept) && !/\/\.|\.[^/]*$/.test(path);
+  const isPage = /text\/html/i.test(accept) &&
+    weightOf(accept, "text/html") > 0 && !/\/\.|\.[^/]*$/.test(path);
   return isPage ? await findFile(root, "/") : undefined;
 }
 

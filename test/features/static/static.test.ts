@@ -123,6 +123,8 @@ describe("files", () => {
       assert.equal(await page.text(), html);
     }
     assert.equal((await get("/users/7")).status, 404, "a program gets no page");
+    const none = { accept: "text/html;q=0, */*" };
+    assert.equal((await get("/users/7", { headers: none })).status, 404);
     assert.equal((await get("/.git/x", { headers })).status, 404);
     const missing = await get("/missing.js", { headers });
     assert.equal(missing.status, 404);
