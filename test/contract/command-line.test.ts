@@ -438,6 +438,17 @@ describe("the command line", { concurrency: 3 }, () => {
     const answer = await again.request("GET", "/v1/user", { token });
     assert.equal(answer.status, 200, answer.text);
     assert.equal(await readFile(join(folder, "secret"), "utf8"), secret);
+    await again.end();
+    // As a power cut may leave it: anybody could compute such a secret.
+    await writeFile(join(folder, "secret"), Buffer.alloc(secret.length));
+    const place = ["--data-dir", folder];
+    const env = { JWT_SECRET: "" };
+    const refused = await lines(["serve", "--port", "0", ...place], { env });
+    assert.equal(refused.code, 1);
+    assert.match(refused.lines.join(), /"secret" in .* delete it, and the/);
+    const checked = await lines(["check", ...place]);
+    assert.equal(checked.code, 2);
+    assert.match(checked.lines.join(), /fault: secret: it must hold text/);
   });
 
   test("a port or folder in use is exit code 1 and named", async (t) => {
