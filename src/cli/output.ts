@@ -82,7 +82,6 @@ const fileErrors: Readonly<Record<string, string>> = {
   ELOOP: "its links lead in a circle",
   ENAMETOOLONG: "its name is too long",
   ENOENT: "there is no such file or folder",
-  ENOSPC: "there is no space left on its disk",
   ENOTDIR: "it is not a folder",
   EPERM: "this user may not access it",
   EROFS: "it is on a file system that cannot be written to",
