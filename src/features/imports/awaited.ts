@@ -49,6 +49,8 @@ interface Awaited extends Document {
   readonly user_id: number | null;
   /** The collection of the records. */
   readonly of: string;
+  /** The properties with references; undefined if an earlier version stored it. */
+  readonly names?: readonly string[];
   /** The items as JSON, which takes less memory. */
   readonly items: string;
 }
@@ -67,11 +69,12 @@ export function awaitedMutation(
   items: readonly AwaitedItem[],
 ): Mutation {
   const id = store.table(awaitedTable).lastId + 1;
-  const row = { id, task, user_id, of, items: JSON.stringify(items) };
-  return ["put", awaitedTable, row];
+  const names = new Set(items.flatMap(([, , each]) => Object.keys(each)));
+  const row = { id, task, user_id, of, names: [...names] };
+  return ["put", awaitedTable, { ...row, items: JSON.stringify(items) }];
 }
 
-/** Returns what is awaited, of a task or of all; but for records of a collection that is not declared, which await it until it is again. */
+/** Returns what is awaited, of a task or of all; but where a collection or property is not declared, it awaits that. */
 function awaitedOf(
   { store, importable }: ImportContext,
   task?: number,
@@ -79,7 +82,20 @@ function awaitedOf(
   return store.table(awaitedTable).rows()
     .map(({ document }) => document as Awaited)
     .filter((each) => task === undefined || each.task === task)
-    .filter(({ of }) => importable(presentName(store, of)));
+    .filter(({ of, names = [] }) => {
+      const { collection } = importable(presentName(store, of)) ?? {};
+      return collection &&
+        names.every((name) =>
+          collection.visibleProperties.has(
+            presentProperty(store, collection.name, name),
+          )
+        );
+    });
+}
+
+/** Returns the present name of a property of a collection. */
+function presentProperty(store: Store, of: string, name: string): string {
+  return presentName(store, `${of}.${name}`).slice(of.length + 1);
 }
 
 /** Returns the id of an import whose task was deleted while its records await others. */
@@ -148,7 +164,7 @@ function* itemsOf({ store }: ImportContext, rows: readonly Awaited[]): Items {
     for (const item of JSON.parse(items) as AwaitedItem[]) {
       const [id, line, references, time] = item;
       const named = Object.entries(references).map(([name, target]) => [
-        presentName(store, `${of}.${name}`).slice(of.length + 1),
+        presentProperty(store, of, name),
         target,
       ]);
       yield [of, [id, line, Object.fromEntries(named), time]];
