@@ -91,7 +91,9 @@ function explainMisfits(misfits: readonly Misfit[]): string {
     const isBuiltIn = reservedCollectionNames.includes(
       name.split(".")[0] ?? "",
     );
-    const advice = code === "required"
+    const advice = name === "users.role"
+      ? 'start once with the former roles before the new ones, create a user with the highest role with "zoo-api user add", change the other users as that, and then leave the former roles out'
+      : code === "required"
       ? 'make it optional, give it a default, or give its former name with renamed: "…"'
       : (code === "reference"
         ? "declare it as optional(integer()), start, correct them, and declare it as before"

@@ -1,7 +1,7 @@
 /** A changed declaration, as an operator sees it: through the command line and a server that it runs. */
 
 import { strict as assert } from "node:assert";
-import { writeFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import {
@@ -669,4 +669,42 @@ test("a key is recognized after the declaration has changed", {
   assert.equal(now.body["shelf"], "B");
   const get = await server.request("GET", body.url);
   assert.equal(now.text, get.text);
+});
+
+test("a role that is gone is refused with a way out, which works", async (t) => {
+  const { folder, declare } = await library(t);
+  const declareRoles = async (...roles: readonly string[]) => {
+    const file = await declare(books(all));
+    const text = `title: "Library", roles: ${JSON.stringify(roles)}`;
+    const former = await readFile(file, "utf8");
+    await writeFile(file, former.replace('title: "Library"', text));
+    return file;
+  };
+  const serve = async (...roles: readonly string[]) => {
+    const COLLECTIONS = await declareRoles(...roles);
+    return await startHere({ folder, env: { COLLECTIONS } });
+  };
+  await (await serve("keeper", "admin")).end();
+  await assert.rejects(
+    serve("keeper", "boss"),
+    /users\.role: 1 record does not fit .* You can start once with the former roles before the new ones, create a user/,
+  );
+  const both = ["keeper", "admin", "boss"];
+  const password = "a long enough one";
+  await (await serve(...both)).end();
+  const added = await runHere(["user", "add", "kim", "--role", "boss"], {
+    env: { COLLECTIONS: await declareRoles(...both), DATA_DIR: folder },
+    input: `${password}\n`,
+  });
+  assert.equal(added.code, 0, added.stderr);
+  const between = await serve(...both);
+  const token = await between.signIn("kim", password);
+  const json = { role: "keeper" };
+  const { status } = await between.request("PATCH", "/v1/users/1", {
+    token,
+    json,
+  });
+  assert.equal(status, 201);
+  await between.end();
+  await (await serve("keeper", "boss")).end();
 });
