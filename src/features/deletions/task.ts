@@ -121,7 +121,7 @@ function deleteBatch(
         try {
           const mutations = planOne(records, row, caller, task.cascade);
           mutations.forEach(apply);
-          current = counted(current, mutations, 1);
+          current = counted(context, current, mutations, 1);
         } catch (error) {
           large = error instanceof TooManyChanges ? row : undefined;
           if (large && task.cascade) break;
@@ -227,7 +227,7 @@ function deleteSome(
         } else {
           const mutations = planOne(records, row, caller, true);
           mutations.forEach(apply);
-          current = counted(current, mutations, Number(isRoot));
+          current = counted(context, current, mutations, Number(isRoot));
         }
       } catch (error) {
         if (!(error instanceof ApiError)) throw error;
@@ -272,13 +272,15 @@ export function planOne(
   ];
 }
 
-/** Adds mutations to the progress, of which so many delete records that match. */
+/** Adds mutations to the progress, of which so many delete records that match; what ends with a user, such as a sign-in, is not counted. */
 function counted(
+  { recordsOf }: Pick<DeletionContext, "recordsOf">,
   task: Deletion,
   mutations: readonly Mutation[],
   matched: number,
 ): Deletion {
-  const all = mutations.filter(([kind]) => kind === "del").length;
+  const all = mutations
+    .filter(([kind, name]) => kind === "del" && recordsOf(name)).length;
   return {
     ...task,
     matched: task.matched + matched,
