@@ -14,7 +14,7 @@ import { historyTable } from "../api/own-tables.ts";
 import type { Commands, CommandSettings } from "../api/feature.ts";
 import { UsageError } from "../usage.ts";
 import { createReader, findEtcd, type Flags } from "./command-line.ts";
-import { print, reportImports } from "./output.ts";
+import { print, reportTasks } from "./output.ts";
 import { StoreError } from "../store/error.ts";
 import {
   readSmallFile,
@@ -91,7 +91,7 @@ async function readSource(from: Place | string) {
     const message = `Cannot copy: there is no store in ${scan.folder}`;
     throw new StoreError("damaged", message);
   }
-  reportImports(scan.tables);
+  reportTasks(scan.tables);
   scan.tables.delete(historyTable); // the copy begins a new one
   const etcd = typeof from === "string" ? undefined : from.etcd;
   const secret = etcd

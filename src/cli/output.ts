@@ -51,23 +51,28 @@ export function unknownCollection(
   return new UsageError(`${command}: ${problem}: one of ${known.join(", ")}`);
 }
 
-/** Says on standard error which imports are not finished: what a command shows, copies or changes meanwhile is incomplete. */
-export function reportImports(tables: Store["tables"]): void {
+/** Says on standard error which tasks are not finished: what a command shows, copies or changes meanwhile is incomplete. */
+export function reportTasks(tables: Store["tables"]): void {
   const table = tables.get(tasks.name);
   if (table === undefined) return;
-  const unfinished = unfinishedTasks({ records: { table } }, "import");
-  for (const { id, collection, imported } of unfinished) {
+  for (const each of unfinishedTasks({ records: { table } })) {
+    const { id, type, collection, imported, deleted } = each;
+    const state = type === "import"
+      ? `${imported} records are in, perhaps without some of their references; the next import into ` +
+        "this store first finishes it, or a start of its server, unless it has users"
+      : `${deleted} records are deleted; the next start of the server goes on, or with ` +
+        `FEATURES that have imports but not deletions, it waits, and DELETE /v1/tasks/${id} cancels it`;
     process.stderr.write(
-      `zoo-api: an import of ${collection} (task ${id}) is not finished: ${imported} records are in, ` +
-        "perhaps without some of their references; the next import into this store first finishes it, " +
-        "or a start of its server, unless it has users\n",
+      `zoo-api: ${
+        type === "import" ? "an import of" : "a deletion in"
+      } ${collection} (task ${id}) is not finished: ${state}\n`,
     );
   }
 }
 
-/** Reports unfinished imports, and begins a history: before a command writes to the store that it has opened. */
+/** Reports unfinished tasks, and begins a history: before a command writes to the store that it has opened. */
 export async function beginWriting(store: Store): Promise<void> {
-  reportImports(store.tables);
+  reportTasks(store.tables);
   await beginHistory(store);
 }
 

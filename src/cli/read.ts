@@ -52,7 +52,7 @@ import {
   describeFault,
   describeFaults,
   print,
-  reportImports,
+  reportTasks,
   unknownCollection,
   unusedFiles,
 } from "./output.ts";
@@ -282,7 +282,7 @@ export async function follow(
     log: () => {},
   };
   followDeclaration(opened, adaptRecords);
-  reportImports(tables);
+  reportTasks(tables);
   return opened;
 }
 

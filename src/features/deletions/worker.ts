@@ -48,6 +48,11 @@ export class DeletionWorker {
       const look = () => void this.#takeAbandoned(shared).catch(() => {}); // again after the pause
       this.#timers.push(setInterval(look, lookMs));
     }
+    for (const each of unfinishedTasks(this.context, "deletion")) {
+      const { id, collection, deleted } = each;
+      const fields = { task: id, collection, deleted };
+      this.context.log("info", "resumes a deletion", fields);
+    }
     this.wake();
     this.#sweep();
     return Promise.resolve();

@@ -1,6 +1,7 @@
 /** DELETE of a collection deletes what matches, in a task; a cascade may be of any size. */
 
 import { strict as assert } from "node:assert";
+import { join } from "node:path";
 import { describe, test } from "node:test";
 import { vocabulary } from "../../../src/cli/declaration/checked-vocabulary.ts";
 import type { Mutation } from "../../../src/store/store.ts";
@@ -8,7 +9,9 @@ import { startApplication } from "../../application.ts";
 import { apiOf } from "../../collections.ts";
 import { type Answer, assertError, type Body, lacks } from "../../harness.ts";
 import { type Library, startLibrary } from "../../library.ts";
+import { runHere, type ServerHere, startHere } from "../../in-process.ts";
 import { ended, taskWhen } from "../../lines.ts";
+import { folderFor } from "../../store/support.ts";
 import { commit } from "../../commit.ts";
 
 const { collection, string, integer, optional, reference } = vocabulary;
@@ -72,6 +75,14 @@ describe("DELETE of a collection", () => {
     assert.equal((await app.send("GET", "books/3")).status, 410);
     const none = await remove(app, "books?title=b3");
     assert.equal(none["matched"], 0);
+  });
+
+  test("counts no sign-ins of users", async (t) => {
+    const app = await startLibrary();
+    t.after(() => app.stop());
+    for (const name of ["mia", "mo"]) await app.join(name); // and signs in
+    const task = await remove(app, "users?role=member");
+    assert.deepEqual([task["deleted"], task["cascaded"]], [2, 0]);
   });
 
   test("does not keep what was searched for once its task has ended", async (t) => {
@@ -353,4 +364,56 @@ test("who gets more rights while it works deletes no more than they asked for", 
     app.store.table("notes").rows().map(({ document }) => document.id),
     [count + 1],
   );
+});
+
+/** Starts a server on a new folder that deletes its zoos, in several batches. */
+async function beginDeletion(folder: string): Promise<ServerHere> {
+  const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
+  const seed = { zoos: Array(20_000).fill(zoo) };
+  const server = await startHere({ folder, seed });
+  const token = await server.signIn();
+  const sent = await server.request("DELETE", "/v1/zoos?id:gt=0", { token });
+  assert.equal(sent.status, 202);
+  return server;
+}
+
+async function countZoos(server: ServerHere): Promise<number> {
+  const { headers } = await server.request("GET", "/v1/zoos");
+  return Number(headers.get("x-total-count"));
+}
+
+test(
+  "one that is not finished is told by the commands and the next start, and can be cancelled",
+  {
+    skip: lacks("imports"),
+  },
+  async (t) => {
+    const folder = join(await folderFor(t), "store");
+    const server = await beginDeletion(folder);
+    await server.end();
+    const checked = await runHere(["check", "--data-dir", folder]);
+    assert.match(
+      checked.stderr,
+      /^zoo-api: a deletion in zoos \(task 1\) is not finished: \d+ records are deleted; the next start .* DELETE \/v1\/tasks\/1 cancels it\n$/,
+    );
+    const env = { FEATURES: "imports" };
+    const waiting = await startHere({ folder, env });
+    const before = await countZoos(waiting);
+    const cancel = { token: await waiting.signIn() };
+    const cancelled = await waiting.request("DELETE", "/v1/tasks/1", cancel);
+    assert.equal(cancelled.status, 204);
+    await waiting.end();
+    const last = await startHere({ folder });
+    t.after(() => last.end());
+    assert.equal(await countZoos(last), before);
+  },
+);
+
+test("one that goes on after a start is logged", async (t) => {
+  const folder = join(await folderFor(t), "store");
+  const server = await beginDeletion(folder);
+  await server.end();
+  const next = await startHere({ folder });
+  t.after(() => next.end());
+  assert.match(next.output(), /"resumes a deletion"/);
 });
