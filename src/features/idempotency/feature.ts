@@ -27,6 +27,7 @@ import type {
 } from "../../api/request-context.ts";
 import { hashPassword, verifyPassword } from "../../auth/passwords.ts";
 import { ApiError } from "../../http/errors.ts";
+import { decodePercent } from "../../http/router.ts";
 import type { Document, Mutation, Row, Table } from "../../store/store.ts";
 import { repeatCreate } from "./repeat.ts";
 
@@ -303,7 +304,8 @@ export const feature: Feature = {
         // Keys belong to users, so an anonymous request has none.
         const by = caller?.id;
         if (sent === undefined || !by || !resource) return execute();
-        const path = context.url.slice(api.base.origin.length);
+        // Each spelling of a URL is the same resource (RFC 3986 section 6.2.2.2).
+        const path = decodePercent(context.url.slice(api.base.origin.length));
         const key = digest(`${by} ${path} ${sent}`, keyLength);
         const secret = resource.records.collection.secretName !== undefined;
         const request = { key, by, body, secret, context, keys, running };

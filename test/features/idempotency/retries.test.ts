@@ -192,6 +192,13 @@ describe("Idempotency-Key", () => {
     assert.equal(await count(), before);
   });
 
+  test("repeats the first response at any spelling of its URL", async () => {
+    const first = await post("spelled");
+    for (const path of ["/v1/zo%6fs", "/v1/%7Aoos"]) {
+      assertReplay(await post("spelled", { path }), first);
+    }
+  });
+
   test("belongs to one user and one URL", async () => {
     const tokens = [];
     for (const username of ["kim", "kim-2"]) {
