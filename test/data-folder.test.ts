@@ -268,6 +268,29 @@ test("check says that the files are of a newer format", async (t) => {
   );
 });
 
+test("a folder without a store, such as one whose disk is not mounted, is no store without faults", async (t) => {
+  const folder = await temporaryFolder();
+  t.after(() => removeFolder(folder));
+  for (
+    const words of [
+      ["check"],
+      ["repair"],
+      ["repair", "--dry-run"],
+      ["export", "zoos"],
+      ["export", "--to", join(folder, "files")],
+      ["backup", `${folder}-copy`],
+      ["log"],
+      ["user", "list"],
+      ["prune", "answers"],
+    ]
+  ) {
+    const result = await runHere([...words, "--data-dir", folder]);
+    assert.equal(result.code, 1, `${words.join(" ")}: ${result.stdout}`);
+    assert.match(result.stderr, /: there is no store in it$/m, words.join(" "));
+  }
+  assert.deepEqual(await readdir(folder), []);
+});
+
 test("--dry-run is refused with other commands", async () => {
   const { code, stderr } = await runHere(["check", "--dry-run"]);
   assert.equal(code, 2);

@@ -87,10 +87,6 @@ async function writeCopy(from: Place | string, to: string): Promise<void> {
 /** Reads a store to be copied, and the secret that keeps its tokens valid. */
 async function readSource(from: Place | string) {
   const scan = await readUndamagedStore(from);
-  if (!scan.exists) {
-    const message = `Cannot copy: there is no store in ${scan.folder}`;
-    throw new StoreError("damaged", message);
-  }
   reportTasks(scan.tables);
   scan.tables.delete(historyTable); // the copy begins a new one
   const etcd = typeof from === "string" ? undefined : from.etcd;

@@ -109,6 +109,7 @@ export async function readStore(
     try {
       readNames.clear();
       const scan = await scanFolder(folder, all);
+      if (!scan.exists && !scan.refusal) throw noStore(folder);
       if (isThorough) await readSpareFiles(scan, readNames);
       return scan;
     } catch (error) {
@@ -289,7 +290,11 @@ export async function follow(
 /** Throws unless there is a store in a folder: a mistyped name must not create one. */
 export async function requireStore(folder: string): Promise<void> {
   const isStore = (await realFiles.list(folder)).includes(fileNames.meta);
-  if (!isStore) throw new CommandError(`${folder}: there is no store in it`);
+  if (!isStore) throw noStore(folder);
+}
+
+function noStore(folder: string): CommandError {
+  return new CommandError(`${folder}: there is no store in it`);
 }
 
 /** Throws if a folder is that of a store, or within it. */
