@@ -48,10 +48,11 @@ export class DeletionWorker {
       const look = () => void this.#takeAbandoned(shared).catch(() => {}); // again after the pause
       this.#timers.push(setInterval(look, lookMs));
     }
-    for (const each of unfinishedTasks(this.context, "deletion")) {
-      const { id, collection, deleted } = each;
-      const fields = { task: id, collection, deleted };
-      this.context.log("info", "resumes a deletion", fields);
+    const { context } = this;
+    for (
+      const { id: task, collection } of unfinishedTasks(context, "deletion")
+    ) {
+      context.log("info", "resumes a deletion", { task, collection });
     }
     this.wake();
     this.#sweep();
