@@ -22,6 +22,7 @@ import {
   load,
   putOnce,
   putParts,
+  readHead,
   seqOf,
   textOf,
 } from "./state.ts";
@@ -124,7 +125,7 @@ export async function copyToEtcd(
   const client = new EtcdClient(etcd);
   const head = `${seq} ${randomName(realFolder)}`;
   const key = keyOf("snapshot", seq);
-  const slices = (await client.get(["head"])).length === 0
+  const slices = await readHead(client) === ""
     ? encodeSnapshot(realFolder, {
       store: head,
       generation: 0,

@@ -68,17 +68,30 @@ export function textOf(found: KeyValue | undefined): string {
   return String(found?.value ?? "").trim();
 }
 
-/** The error of a value that is none that a server writes. */
+/** The error of a value that is none that a server writes, or is missing. */
 export function foreignValue(key: string): StoreError {
   return new StoreError(
     "damaged",
-    `The key "${key}" below the prefix in etcd holds what no server has ` +
-      "written; nothing was changed: restore etcd, or copy a backup to another prefix",
+    `The key "${key}" below the prefix in etcd is missing or holds what no ` +
+      "server has written; nothing was changed: restore etcd, or copy a backup to another prefix",
   );
 }
 
 /** The form of a head: the last sequence number and the salt of its batch. */
 const headForm = /^\d{1,16} [\da-f]{16}$/;
+
+/** Returns the head; "" if there is no store. */
+export async function readHead(client: EtcdClient): Promise<string> {
+  // These are put together with a head, so they are read before it.
+  const others = [
+    ...await client.get(rangeOf("log"), 1),
+    ...await client.get(rangeOf("snapshot"), 1),
+  ];
+  const [found] = await client.get(["head"]);
+  const head = String(found?.value ?? "");
+  if (headForm.test(head) || !found && others.length === 0) return head;
+  throw foreignValue("head");
+}
 
 /** Puts a value that no other server has put before; returns the one that is there. */
 export async function putOnce(
@@ -127,9 +140,7 @@ export async function load(
     loaded.snapshotSeq = scan.seq;
     loaded.snapshotBytes = scan.size;
   }
-  const [found] = await client.get(["head"]);
-  const head = String(found?.value ?? "");
-  if (found && !headForm.test(head)) throw foreignValue("head");
+  const head = await readHead(client);
   for await (const batch of readLog(client, loaded.head, head)) {
     applyBatch(loaded, batch, apply);
   }

@@ -167,6 +167,11 @@ export class Gateway {
     }
   }
 
+  /** Deletes a key. */
+  remove(key: string): void {
+    this.#values.delete(`zoo/${key}`);
+  }
+
   /** Deletes all keys of a kind, as the snapshots of another server do. */
   forget(kind: string): void {
     for (const key of this.#values.keys()) {

@@ -373,6 +373,38 @@ test("a head or an incarnation that no server wrote is named at the start, also 
   }
 });
 
+test("a head that is missing beside a log or a snapshot is refused by all that read or copy, and nothing is changed", async (t) => {
+  for (const kinds of [["log"], ["snapshot"], ["log", "snapshot"]]) {
+    const gateway = new Gateway();
+    const etcd = await gateway.listen(t);
+    const store = await open(t, etcd);
+    await add(store, "Berlin");
+    if (kinds.includes("snapshot")) await store.checkpoint();
+    await store.close();
+    if (!kinds.includes("log")) gateway.forget("log");
+    gateway.remove("head");
+    const { keys } = gateway;
+    assert.deepEqual(
+      kinds.filter((kind) => keys.some((each) => each.startsWith(`${kind}/`))),
+      kinds,
+    );
+    const refusal = {
+      code: "damaged",
+      message:
+        /^The key "head" below the prefix in etcd is missing.*: restore etcd/,
+    };
+    const options = { files: realFiles, tables: [] };
+    await assert.rejects(scanEtcd(etcd, options), refusal);
+    const source = await scanEtcd(await new Gateway().listen(t), options);
+    source.seq = 1;
+    await assert.rejects(copyToEtcd(source, undefined, etcd), refusal);
+    assert.deepEqual(gateway.keys, keys);
+    await assert.rejects(open(t, etcd), refusal);
+    const added = gateway.keys.filter((each) => !keys.includes(each));
+    assert.deepEqual(added.map((each) => each.split("/")[0]), ["servers"]);
+  }
+});
+
 test("a server whose name was damaged takes another one", async (t) => {
   const etcd = await new Gateway().listen(t);
   const folder = await temporaryFolder();
