@@ -317,7 +317,7 @@ export class Lease {
   }
 }
 
-/** Returns an error that says whether anything was changed. */
+/** Returns an error that says whether anything was changed, with the first 200 characters of its cause: a proxy may send a page. */
 export function etcdError(
   cause: unknown,
   code: "disk-full" | "unreachable" | "outcome-unknown" = "outcome-unknown",
@@ -325,7 +325,11 @@ export function etcdError(
   const end = code === "outcome-unknown"
     ? "the write may have been carried out"
     : "nothing was changed";
-  return new StoreError(code, `etcd: ${errorText(cause)}; ${end}`, { cause });
+  return new StoreError(
+    code,
+    `etcd: ${errorText(cause).slice(0, 200)}; ${end}`,
+    { cause },
+  );
 }
 
 export function toBase64(value: Uint8Array | string): string {

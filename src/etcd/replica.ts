@@ -144,15 +144,19 @@ export class Replica {
   /** Returns whether the next round must be a read: only writes have failed. */
   #fail(error: unknown, checks: readonly DurableCallback[]): boolean {
     const reason = error instanceof StoreError ? error : etcdError(error);
-    const { code, message } = reason;
+    const { code, message, cause } = reason;
     const isFull = code === "disk-full";
-    const failure = isFull ? reason : new StoreError("unreachable", message);
+    const failure = isFull
+      ? reason
+      : new StoreError("unreachable", message, { cause });
+    if (!(isFull ? this.fullError : this.failure)) {
+      this.#parts.log("error", message);
+    }
     const waiters = this.queue.rollBack(reason);
     // A full etcd can be read: see the next round.
     this.#checks.unshift(...checks);
     if (isFull) this.fullError = reason;
     else {
-      if (!this.failure) this.#parts.log("error", message);
       this.failure = failure;
       for (const check of this.#checks.splice(0)) check(failure);
     }

@@ -89,7 +89,10 @@ export class EtcdStore extends SharedStore {
 
   get notices(): readonly string[] {
     const reason = this.#refusal ?? this.#replica.fullError;
-    return reason ? [reason.message] : [];
+    if (!reason) return [];
+    // Anybody may read it, and the text of another program could name machines.
+    const state = reason.code === "disk-full" ? "is full" : "cannot be used";
+    return [reason.cause ? `etcd ${state}: the log says more` : reason.message];
   }
 
   get log() {

@@ -61,7 +61,9 @@ export type Fault =
   | "full"
   /** It is carried out, and fills etcd's database: then it is refused, too. */
   | "filled"
-  | "no leader";
+  | "no leader"
+  /** Another program answers this instead. */
+  | { readonly status: number; readonly text: string };
 
 /** Returns the fault of a call, if it has one. */
 export type FaultOf = (path: string, body: Sent) => Fault | undefined;
@@ -219,8 +221,12 @@ export class Gateway {
     const body: Sent = JSON.parse(bytes.toString());
     const path = (request.url ?? "").replace("/v3/", "");
     this.calls.push(path);
-    if (path === "auth/authenticate") return this.#signIn(body, response);
     const fault = this.faultOf(path, body);
+    if (typeof fault === "object") {
+      response.statusCode = fault.status;
+      return void response.end(fault.text);
+    }
+    if (path === "auth/authenticate") return this.#signIn(body, response);
     if (fault === "broken") return void request.socket.destroy();
     if (fault === "silent") return;
     if (

@@ -9,7 +9,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { EtcdClient } from "../../src/etcd/client.ts";
 import { loadSharedSecret } from "../../src/etcd/feature.ts";
 import { copyToEtcd, openEtcdStore, scanEtcd } from "../../src/etcd/open.ts";
-import type { StoreLimits } from "../../src/store/options.ts";
+import type { StoreOptions } from "../../src/store/file-store.ts";
 import type { EtcdOptions } from "../../src/store/shared.ts";
 import type { EtcdStore } from "../../src/etcd/store.ts";
 import type { Document, Store } from "../../src/store/store.ts";
@@ -18,7 +18,7 @@ import { realFiles } from "../../src/store/log/files.ts";
 import { encodeLine } from "../../src/store/log/format.ts";
 import { getOrCreateTable, Tables } from "../../src/store/memory/table.ts";
 import { removeFolder, temporaryFolder } from "../harness.ts";
-import { Gateway } from "./gateway.ts";
+import { type Fault, Gateway } from "./gateway.ts";
 
 /** The length of the beginning of a line, which has its CRC. */
 const crcLength = 18;
@@ -29,13 +29,13 @@ const key = ({ name = "" }: Document) => String(name);
 async function open(
   t: TestContext,
   etcd: EtcdOptions,
-  limits: Partial<StoreLimits> = {},
+  options: Partial<StoreOptions> = {},
 ): Promise<EtcdStore> {
   const folder = await temporaryFolder();
   const store = await openEtcdStore({
     folder: join(folder, "store"),
     tables: [{ name: "zoos", indexes: { name: key } }],
-    limits,
+    ...options,
   }, etcd);
   t.after(async () => {
     await store.close();
@@ -525,10 +525,45 @@ test("an etcd that is full says so, and can be read, also by those who asked wit
   const refused = assert.rejects(add(store, "Berlin"), { code: "disk-full" });
   await Promise.all([refused, store.confirm(true)]);
   assert.ok(store.isWritable);
-  assert.match(store.notices.join(), /database space exceeded/);
+  assert.match(store.notices.join(), /^etcd is full: the log says more$/);
   gateway.faultOf = () => undefined;
   await add(store, "Berlin");
   assert.deepEqual(store.notices, []);
+});
+
+test("anybody may see that etcd cannot be used, but not the text of its errors or of a proxy, of which the log has the beginning", async (t) => {
+  const place = "http://etcd-3.internal:2379 (10.1.2.3) ";
+  const page = place + "x".repeat(50_000);
+  const reported = (code: number, message: string) => ({
+    status: 400,
+    text: JSON.stringify({ error: message, message, code }),
+  });
+  const table: readonly [Fault, logged: string, notice: RegExp][] = [
+    [{ status: 502, text: page }, place, /^etcd cannot be used: the log/],
+    [reported(14, page), place, /^etcd cannot be used: the log/],
+    [reported(13, page), place, /^etcd cannot be used: the log/],
+    [reported(8, page), place, /^etcd is full: the log says more$/],
+    ["broken", "socket hang up", /^etcd cannot be used: the log/],
+    ["no leader", "no leader", /^etcd cannot be used: the log/],
+    ["full", "space exceeded", /^etcd is full: the log says more$/],
+  ];
+  await Promise.all(table.map(async ([fault, logged, notice]) => {
+    const gateway = new Gateway();
+    const etcd = { ...await gateway.listen(t), timeoutMs: 1000 };
+    const lines: string[] = [];
+    const log = (_level: string, line: string) => void lines.push(line);
+    const store = await open(t, etcd, { log });
+    const isFull = /full/.test(notice.source); // then it can be read
+    gateway.faultOf = (path) =>
+      isFull && path === "kv/range" ? undefined : fault;
+    for (let each = 0; each < 2; each++) {
+      await assert.rejects(add(store, "Berlin"), logged);
+    }
+    assert.match(store.notices.join(), notice, logged);
+    assert.equal(lines.length, 1, lines.join());
+    assert.ok(lines[0]?.includes(logged), lines[0]);
+    assert.ok((lines[0]?.length ?? 0) < 300, logged);
+  }));
 });
 
 test("what etcd refuses because it is full may have been carried out: the store looks", async (t) => {
