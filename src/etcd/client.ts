@@ -38,7 +38,7 @@ export interface Change {
 class Refusal extends Error {
   readonly code: number;
 
-  constructor({ code = unknown, message = "" }) {
+  constructor(code: number, message: string) {
     super(message);
     this.code = code;
   }
@@ -76,6 +76,9 @@ interface EtcdAnswer {
   /** The id of a new lease. */
   readonly ID?: string;
   readonly token?: string;
+  /** Of an error: its gRPC code. */
+  readonly code?: number;
+  readonly message?: string;
   /** Of a lease: how long it still exists. */
   readonly result?: { readonly TTL?: string };
 }
@@ -98,7 +101,7 @@ export class EtcdClient {
       ...this.#rangeOf(keys),
       ...limit === "last" ? { limit: 1, sort_order: "DESCEND" } : { limit },
     });
-    return this.#decode(kvs);
+    return kvs;
   }
 
   async put(
@@ -125,7 +128,7 @@ export class EtcdClient {
     other = key,
   ) {
     try {
-      const { succeeded, responses = [], isRepeated } = await this.call(
+      const { succeeded, found, isRepeated } = await this.call(
         "kv/txn",
         {
           compare: [{
@@ -145,10 +148,7 @@ export class EtcdClient {
           })),
         },
       );
-      const found = responses.map(({ response_range: range }) =>
-        this.#decode(range?.kvs)[0]
-      );
-      return { isDone: succeeded, isRepeated, found };
+      return { isDone: succeeded === true, isRepeated, found };
     } catch (error) {
       if (errorCode(error) !== "disk-full") throw error;
       const current = await this.#look(key);
@@ -173,6 +173,7 @@ export class EtcdClient {
   ): Promise<void> {
     const body = JSON.stringify({ create_request: this.#rangeOf([key]) });
     const stream = await this.#send("watch", body, signal);
+    if (stream.statusCode !== 200) return void stream.destroy();
     for await (const bytes of stream) {
       const text = String(bytes);
       // So etcd says that it has forgotten the token, and keeps the stream open.
@@ -198,14 +199,7 @@ export class EtcdClient {
       const signal = AbortSignal.timeout(attemptMs);
       const [endpoint] = this.#endpoints;
       try {
-        const answer: EtcdAnswer = JSON.parse(
-          await readText(await this.#send(path, text, signal)),
-        );
-        if (answer?.header || answer?.result) return { ...answer, isRepeated };
-        throw new Refusal({
-          code: unimplemented,
-          message: `${endpoint?.origin} is not etcd`,
-        });
+        return { ...await this.#ask(path, text, signal), isRepeated };
       } catch (error) {
         const code = error instanceof Refusal ? error.code : unavailable;
         const isSignedOut = code === unauthenticated ||
@@ -228,7 +222,35 @@ export class EtcdClient {
     }
   }
 
-  /** Sends a request; throws a {@linkcode Refusal} if etcd reports an error. */
+  /** Sends a request, and reads the answer; throws a {@linkcode Refusal} if it reports an error, or has not the shape of those of etcd. */
+  async #ask(path: string, body: string, signal: AbortSignal) {
+    const [endpoint] = this.#endpoints;
+    const response = await this.#send(path, body, signal);
+    const text = await readText(response);
+    try {
+      const answer: EtcdAnswer = JSON.parse(text);
+      const { header, result, kvs, responses = [], code = 0, message = "" } =
+        answer;
+      if (code > 0 && message.trim()) throw new Refusal(code, message);
+      if (header || result) {
+        const found = responses.map(({ response_range: range }) =>
+          this.#decode(range?.kvs)[0]
+        );
+        return { ...answer, kvs: this.#decode(kvs), found };
+      }
+    } catch (error) {
+      if (error instanceof Refusal) throw error;
+    }
+    throw new Refusal(
+      // A proxy may recover, and a transaction may have been carried out.
+      response.statusCode === 200 && path !== "kv/txn"
+        ? unimplemented
+        : unknown,
+      `${endpoint?.origin} is not etcd (status ${response.statusCode})`,
+    );
+  }
+
+  /** Sends a request, signed in. */
   async #send(
     path: string,
     body: string,
@@ -239,8 +261,7 @@ export class EtcdClient {
     if (name !== undefined && this.#token === undefined && path !== signIn) {
       const user = JSON.stringify({ name, password });
       try {
-        const answer = await readText(await this.#send(signIn, user, signal));
-        this.#token = (JSON.parse(answer) as EtcdAnswer).token;
+        this.#token = (await this.#ask(signIn, user, signal)).token;
       } catch (error) {
         if (!errorText(error).includes("not enabled")) throw error;
         this.#token = ""; // until etcd asks for one
@@ -248,7 +269,7 @@ export class EtcdClient {
     }
     const [endpoint] = this.#endpoints;
     const send = endpoint?.protocol === "https:" ? requestWithTls : request;
-    const response = await new Promise<IncomingMessage>((resolve, reject) => {
+    return await new Promise((resolve, reject) => {
       send(endpoint ?? "", {
         method: "POST",
         path: `/v3/${path}`,
@@ -259,11 +280,6 @@ export class EtcdClient {
         signal,
       }, resolve).on("error", reject).end(body);
     });
-    if (response.statusCode === 200) return response;
-    const text = await readText(response);
-    throw new Refusal(
-      text.startsWith("{") ? JSON.parse(text) : { message: text },
-    );
   }
 
   #rangeOf([first, end]: KeyRange) {

@@ -26,7 +26,6 @@ import {
 import {
   applyBatch,
   gapError,
-  headerOf,
   keyOf,
   load,
   type Loaded,
@@ -195,7 +194,7 @@ export class Replica {
         { keys: [key], value },
         { keys: ["head"], value: head },
       ], key);
-    const isOurs = foundBatch && headerOf(foundBatch.value).salt === salt;
+    const isOurs = foundBatch?.value.equals(value);
     if (!isDone && !isOurs) {
       // An earlier attempt may have been carried out, and its batch deleted.
       if (isRepeated && !foundBatch) throw etcdError(gapError(durable));

@@ -20,13 +20,7 @@
 import { Buffer } from "node:buffer";
 import { StoreError } from "../store/error.ts";
 import type { ReadableFile } from "../store/log/files.ts";
-import {
-  type ApplyLine,
-  type LogHeader,
-  type LogLine,
-  type LogScan,
-  scanLog,
-} from "../store/log/format.ts";
+import { type ApplyLine, type LogLine, scanLog } from "../store/log/format.ts";
 import { restoreCounters, Tables } from "../store/memory/table.ts";
 import { applyTo, type FolderScanOptions } from "../store/recovery/scan.ts";
 import type { EtcdClient, KeyRange, KeyValue } from "./client.ts";
@@ -134,9 +128,8 @@ export async function load(
   if (snapshot !== undefined) {
     const scan = await readFile(client, snapshot, apply);
     if (!scan.isSealed) throw gapError(0);
-    const header = headerOf(snapshot.value);
-    restoreCounters(loaded.tables, header);
-    loaded.head = header.store;
+    restoreCounters(loaded.tables, scan.header);
+    loaded.head = scan.header.store;
     loaded.snapshotSeq = scan.seq;
     loaded.snapshotBytes = scan.size;
   }
@@ -214,18 +207,12 @@ export async function readBatch(
   found: KeyValue,
 ): Promise<Batch> {
   const lines: LogLine[] = [];
-  const { seq, size } = await readFile(
+  const { seq, size, header: { store: after, salt, at } } = await readFile(
     client,
     found,
     (line) => void lines.push(line),
   );
-  const { store: after, salt, at } = headerOf(found.value);
   return { after, head: `${seq} ${salt}`, at, bytes: size, lines };
-}
-
-/** Returns the header of a file, which is in its first part. */
-export function headerOf(first: Buffer): LogHeader {
-  return JSON.parse(first.toString("utf8", 0, first.indexOf("\n")));
 }
 
 /** Reads a file, whose first part was found. */
@@ -233,16 +220,17 @@ async function readFile(
   client: EtcdClient,
   { key, value }: KeyValue,
   apply: ApplyLine,
-): Promise<LogScan> {
+) {
   let part = value;
   let number = 0;
   let start = 0;
   const file: ReadableFile = {
     async read(into) {
       if (start === maxValueBytes) {
-        const [next] = await client.get([partKey(key, value, number++)]);
-        if (next === undefined) throw gapError(0);
-        part = next.value;
+        const next = partKey(key, value, number++);
+        const [found] = await client.get([next]);
+        if (!found) throw foreignValue(next);
+        part = found.value;
         start = 0;
       }
       const bytesRead = part.copy(into, 0, start);
@@ -251,14 +239,14 @@ async function readFile(
     },
   };
   const scan = await scanLog(file, key, apply).catch((error) => {
-    throw error.cause ?? error;
+    throw error.cause ??
+      (error instanceof StoreError ? error : foreignValue(key));
   });
-  const [fault] = scan.faults;
-  if (fault === undefined) return scan;
+  const { header, faults: [fault] } = scan;
+  if (header && !fault) return Object.assign(scan, { header });
   throw new StoreError(
     "damaged",
-    `${key} in etcd is damaged: ${fault.message}`,
-    { fault },
+    `${key} in etcd is damaged: ${fault?.message ?? "it is empty"}`,
   );
 }
 
@@ -293,5 +281,6 @@ export async function putParts(
 /** Returns the key of a later part of a file. */
 function partKey(key: string, first: Buffer, number: number): string {
   const digits = key.slice(-16);
-  return `parts/${digits}/${headerOf(first).salt}/${number}`;
+  const [, salt] = /"salt":"(\w+)/.exec(first.toString("latin1", 0, 512)) ?? [];
+  return `parts/${digits}/${salt}/${number}`;
 }

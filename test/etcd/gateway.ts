@@ -265,7 +265,8 @@ export class Gateway {
         "etcdserver: authentication failed, invalid user ID or password";
       throw new GrpcError(3, message);
     }
-    response.end(JSON.stringify({ token: `token-${this.#tokens}` }));
+    const token = `token-${this.#tokens}`;
+    response.end(JSON.stringify({ ...this.#header(), token }));
   }
 
   #answer(path: string, body: Sent): object {

@@ -423,9 +423,93 @@ test("what answers without being etcd is named at once", async (t) => {
   const etcd = await gateway.listen(t);
   const client = new EtcdClient(etcd);
   const message =
-    /^etcd: http:\/\/127\.0\.0\.1:\d+ is not etcd; nothing was changed$/;
+    /^etcd: http:\/\/127\.0\.0\.1:\d+ is not etcd \(status 200\); nothing was changed$/;
   await assert.rejects(client.get(["head"]), { code: "unreachable", message });
   await assert.rejects(open(t, etcd), { message });
+});
+
+/** What a gateway of etcd never answers. */
+const wrongAnswers = [
+  ...["", "null", "[]", "5", '"x"', "{}", "{broken", "<html>Sign in</html>"],
+  ...['{"header":{},"kvs":5}', '{"header":{},"kvs":null}'],
+  ...['{"header":{},"kvs":[null]}', '{"header":{},"kvs":"abc"}'],
+  ...['{"header":{},"kvs":[{"key":5}]}', '{"header":{},"kvs":[{}]}'],
+  '{"header":{},"kvs":[{"key":"em9vLw==","value":7}]}',
+  ...['{"header":{},"responses":3}', '{"header":{},"responses":null}'],
+  ...['{"header":{},"responses":[null]}', '{"header":{},"responses":{}}'],
+  '{"header":{},"responses":[{"response_range":{"kvs":[5]}}]}',
+  ...[
+    '{"error":"x"}',
+    '{"message":"no","code":"abc"}',
+    '{"message":" ","code":3}',
+  ],
+  ...['{"message":{"a":1},"code":13}', '{"message":null,"code":13}'],
+];
+
+test("an answer of another shape than those of etcd is no answer of etcd, at the start and later", async (t) => {
+  const message = /^etcd: http:\S+ is not etcd \(status \d+\); [\w ]+$/;
+  const credentials = { user: "zoo", password: "secret" };
+  const paths = ["auth/authenticate", "lease/grant", "kv/put", "kv/range"];
+  const table = wrongAnswers.flatMap((text) =>
+    [200, 400].map((status) => ({ status, text }))
+  );
+  await Promise.all(table.map(async (answer) => {
+    const gateway = new Gateway();
+    const etcd = { ...await gateway.listen(t), timeoutMs: 100 };
+    const name = JSON.stringify(answer);
+    gateway.user = { name: "zoo", password: "secret" };
+    for (const path of [...paths, "kv/txn"]) {
+      gateway.faultOf = (each) => each === path ? answer : undefined;
+      const starting = open(t, { ...etcd, ...credentials });
+      await assert.rejects(starting, { message }, `${path}: ${name}`);
+    }
+    gateway.user = undefined;
+    gateway.faultOf = () => undefined;
+    const store = await open(t, { ...etcd, timeoutMs: 1000 });
+    await add(store, "Berlin");
+    gateway.faultOf = (path) => path === "watch" ? undefined : answer;
+    // It may have been carried out.
+    const code = "outcome-unknown";
+    await assert.rejects(add(store, "Vienna"), { code, message }, name);
+    gateway.faultOf = () => undefined;
+    while (!store.isWritable) await wait(2);
+    assert.deepEqual(namesIn(store), ["Berlin"]);
+  }));
+});
+
+test("a file in etcd that no server wrote is damaged, also if it is empty", async (t) => {
+  const long = "x".repeat(1 << 20);
+  for (const kind of ["log", "snapshot"]) {
+    for (
+      const text of [
+        ...["", "\n", "\0", "abc", "null\n", "5\nx\n", "{}\n"],
+        ...[long, `null\n${long}`.slice(0, 1 << 20)],
+        ...["null}", "0}", '"format":3}', '"format":3,"salt":5}']
+          .map((rest) => encodeLine(rest).toString()),
+      ]
+    ) {
+      const gateway = new Gateway();
+      const etcd = await gateway.listen(t);
+      const store = await open(t, etcd);
+      await add(store, "Berlin");
+      if (kind === "snapshot") await store.checkpoint();
+      await store.close();
+      gateway.replace(kind, () => text);
+      const { keys, head } = gateway;
+      const refusal = {
+        code: "damaged",
+        message: /in etcd is (?:damaged|missing)/,
+      };
+      const name = `${kind}: ${text.slice(0, 40)}`;
+      await assert.rejects(open(t, etcd), refusal, name);
+      const options = { files: realFiles, tables: [] };
+      await assert.rejects(scanEtcd(etcd, options), refusal, name);
+      assert.deepEqual([gateway.keys.length, gateway.head], [
+        keys.length + 1,
+        head,
+      ]);
+    }
+  }
 });
 
 test("a user is not needed while etcd does not ask for one, and is as soon as it does", async (t) => {
@@ -539,7 +623,11 @@ test("anybody may see that etcd cannot be used, but not the text of its errors o
     text: JSON.stringify({ error: message, message, code }),
   });
   const table: readonly [Fault, logged: string, notice: RegExp][] = [
-    [{ status: 502, text: page }, place, /^etcd cannot be used: the log/],
+    [
+      { status: 502, text: page },
+      "status 502",
+      /^etcd cannot be used: the log/,
+    ],
     [reported(14, page), place, /^etcd cannot be used: the log/],
     [reported(13, page), place, /^etcd cannot be used: the log/],
     [reported(8, page), place, /^etcd is full: the log says more$/],
