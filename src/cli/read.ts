@@ -98,7 +98,7 @@ export async function readStore(
   };
   if (etcd) {
     const { scanEtcd } = await import("../etcd/open.ts");
-    const scan = await scanEtcd(etcd, all).catch((error) => {
+    const scan = await scanEtcd(etcd, all, isThorough).catch((error) => {
       if (errorCode(error) !== "damaged") throw error;
       return Object.assign(new FolderScan("etcd", all), { refusal: error });
     });

@@ -17,12 +17,13 @@ import { encodeSnapshot, freezeTables } from "../store/log/snapshot.ts";
 import { FolderScan, type FolderScanOptions } from "../store/recovery/scan.ts";
 import { EtcdClient, Lease } from "./client.ts";
 import {
-  foreignValue,
   keyOf,
   load,
+  nameForm,
   putOnce,
   putParts,
   readHead,
+  requireUsable,
   seqOf,
   textOf,
 } from "./state.ts";
@@ -49,7 +50,6 @@ export async function openEtcdStore(
     memory?.requireFit(options.prefix);
     const proposed = randomName(folder);
     const incarnation = await putOnce(client, "incarnation", proposed);
-    if (!nameForm.test(incarnation)) throw foreignValue("incarnation");
     return new EtcdStore({
       hasLocalReads: options.hasLocalReads,
       serverId,
@@ -71,9 +71,6 @@ export async function openEtcdStore(
   }
 }
 
-/** The form of the names that servers give themselves. */
-const nameForm = /^[\da-f]{16}$/;
-
 /** Returns the name of the server with this folder. */
 async function loadServerId(place: StoreFolder): Promise<string> {
   const { files, folder } = place;
@@ -85,14 +82,19 @@ async function loadServerId(place: StoreFolder): Promise<string> {
   return name;
 }
 
-/** Reads a store without opening it. */
+/** Reads a store without opening it; if it is thorough, also what servers need beside the records. */
 export async function scanEtcd(
   etcd: EtcdOptions,
   options: FolderScanOptions,
+  isThorough = false,
 ): Promise<FolderScan> {
   const client = new EtcdClient(etcd);
   const { tables, head } = await load(client, options);
   const seq = seqOf(head);
+  for (const key of isThorough ? ["incarnation", "secret"] : []) {
+    const [found] = await client.get([key]);
+    if (found) requireUsable(key, textOf(found));
+  }
   return Object.assign(new FolderScan("etcd", options), {
     tables,
     seq,

@@ -25,7 +25,7 @@ import {
 } from "./client.ts";
 import {
   applyBatch,
-  gapError,
+  divergedError,
   keyOf,
   load,
   type Loaded,
@@ -197,7 +197,7 @@ export class Replica {
     const isOurs = foundBatch?.value.equals(value);
     if (!isDone && !isOurs) {
       // An earlier attempt may have been carried out, and its batch deleted.
-      if (isRepeated && !foundBatch) throw etcdError(gapError(durable));
+      if (isRepeated && !foundBatch) throw etcdError("its batch is gone");
       return await this.#catchUp(foundHead, foundBatch);
     }
     loaded.head = head;
@@ -232,7 +232,9 @@ export class Replica {
       callBacks.push(() => waiters.forEach(({ callback }) => callback(reason)));
     };
     try {
-      for await (const batch of readLog(client, loaded.head, head, next)) {
+      for await (
+        const batch of readLog(client, loaded.head, head, next, divergedError)
+      ) {
         await rollBack();
         this.#rivalAt = performance.now();
         applyBatch(loaded, batch);

@@ -87,6 +87,9 @@ export async function readHead(client: EtcdClient): Promise<string> {
   throw foreignValue("head");
 }
 
+/** The form of the names that servers give themselves. */
+export const nameForm = /^[\da-f]{16}$/;
+
 /** Puts a value that no other server has put before; returns the one that is there. */
 export async function putOnce(
   client: EtcdClient,
@@ -96,7 +99,20 @@ export async function putOnce(
   const { found: [found] } = await client.transact([key, ""], [
     { keys: [key], value },
   ]);
-  return found === undefined ? value : textOf(found);
+  return requireUsable(key, found === undefined ? value : textOf(found));
+}
+
+/** Returns a value that all servers share; throws if they cannot use it. */
+export function requireUsable(key: string, text: string): string {
+  const [isUsable, expected] = key === "secret"
+    ? [Buffer.byteLength(text) >= 32, "at least 32 bytes"]
+    : [nameForm.test(text), "16 hexadecimal digits"];
+  if (isUsable) return text;
+  throw new StoreError(
+    "damaged",
+    `Cannot use the key "${key}" below the prefix in etcd: it must hold ` +
+      `${expected}; delete it, and the next start creates another`,
+  );
 }
 
 /** A store as it was loaded. */
@@ -127,7 +143,7 @@ export async function load(
   const snapshot = snapshots.at(onTransaction ? 0 : -1);
   if (snapshot !== undefined) {
     const scan = await readFile(client, snapshot, apply);
-    if (!scan.isSealed) throw gapError(0);
+    if (!scan.isSealed) throw foreignValue(snapshot.key);
     restoreCounters(loaded.tables, scan.header);
     loaded.head = scan.header.store;
     loaded.snapshotSeq = scan.seq;
@@ -155,28 +171,31 @@ interface Batch {
  * Yields the batches from one head to another.
  *
  * @param first the next one, if it is known
- * @throws {StoreError} damaged if the next one is deleted; unreachable if it
- * does not continue the last one
+ * @param refuse returns the error of a key that does not continue the log
+ * @throws {StoreError} damaged if the next one is deleted
  */
 export async function* readLog(
   client: EtcdClient,
   from: string,
   to: string,
   first?: KeyValue,
+  refuse = foreignValue,
 ): AsyncGenerator<Batch> {
-  let next = first && [first];
-  for (let head = from; head !== to; next = undefined) {
+  let next = first ? [first] : [];
+  for (let head = from; head !== to;) {
     const seq = seqOf(head);
-    if (seq >= seqOf(to)) throw divergedError();
-    next ??= await client.get(rangeOf("log", seq + 1), batchesPerRead);
-    if (numberIn(next[0]) !== seq + 1) throw gapError(seq);
-    for (const found of next) {
-      const batch = await readBatch(client, found);
-      if (batch.after !== head) throw divergedError();
-      yield batch;
-      head = batch.head;
-      if (head === to) break;
+    if (seq >= seqOf(to)) throw refuse("head");
+    if (next.length === 0) {
+      next = await client.get(rangeOf("log", seq + 1), batchesPerRead);
     }
+    const found = next.shift();
+    if (!found || numberIn(found) !== seq + 1) {
+      throw foreignValue(keyOf("log", seq + 1));
+    }
+    const batch = await readBatch(client, found);
+    if (batch.after !== head) throw refuse(found.key);
+    yield batch;
+    head = batch.head;
   }
 }
 
@@ -190,16 +209,12 @@ export function applyBatch(
   loaded.head = head;
 }
 
-function divergedError(): StoreError {
+export function divergedError(): StoreError {
   return new StoreError(
     "unreachable",
     "etcd holds another history than this server has applied: it was set back " +
       "to an older state. Restart this server to serve that one",
   );
-}
-
-export function gapError(seq: number): StoreError {
-  return new StoreError("damaged", `etcd has no transaction after ${seq}`);
 }
 
 export async function readBatch(

@@ -28,7 +28,8 @@ import { renewMs, serverKey, toBase64 } from "./client.ts";
 import { type EtcdParts, Replica } from "./replica.ts";
 import { retryMs, writeSnapshot, writeSnapshotIfDue } from "./snapshots.ts";
 import {
-  gapError,
+  foreignValue,
+  keyOf,
   maxValueBytes,
   putOnce,
   rangeOf,
@@ -172,7 +173,7 @@ export class EtcdStore extends SharedStore {
     const after = lines.filter(({ seq: each = 0 }) =>
       each > seq && each <= this.durableSeq
     );
-    if (after[0]?.seq !== seq + 1) throw gapError(seq);
+    if (after[0]?.seq !== seq + 1) throw foreignValue(keyOf("log", seq + 1));
     return after;
   }
 

@@ -148,6 +148,35 @@ test("what cannot be done with etcd is refused with what is allowed", async (t) 
   assert.deepEqual(gateway.keys, []);
 });
 
+test("a check reports all for which a server would not start, with exit code 2; records can be copied if they are complete", async (t) => {
+  const { folder, store, gateway } = await prepare(t);
+  const first = await serve(t, store, { env: { JWT_SECRET: "" } });
+  await first.stop();
+  const own = ["--data-dir", join(folder, "own")];
+  const restore = gateway.save();
+  const changes: readonly [string, () => void, RegExp][] = [
+    ["log", () => gateway.set("log/0000000000000001", ""), /it is empty/],
+    ["gap", () => gateway.remove("log/0000000000000001"), /"log\/0{15}1"/],
+    ["head", () => gateway.remove("head"), /"head" .*is missing/],
+    ["secret", () => gateway.set("secret", "abc"), /"secret" .*32 bytes/],
+    ["incarnation", () => gateway.set("incarnation", ""), /"incarnation" /],
+  ];
+  for (const [name, change, message] of changes) {
+    restore();
+    change();
+    const { keys, head } = gateway;
+    const check = await run(["check", "--store", store, ...own]);
+    assert.equal(check.code, 2, `${name}: ${check.stdout}${check.stderr}`);
+    assert.match(check.stdout, new RegExp(`^fault: .*${message.source}`, "m"));
+    const isRead = ["secret", "incarnation"].includes(name);
+    const to = join(folder, `of-${name}`);
+    const backup = await run(["backup", to, "--store", store, ...own]);
+    assert.equal(backup.code, isRead ? 0 : 1, `${name}: ${backup.stderr}`);
+    if (!isRead) assert.match(backup.stderr, message);
+    assert.deepEqual([gateway.keys, gateway.head], [keys, head]);
+  }
+});
+
 test("two servers that start at once create one admin and sign with one secret", async (t) => {
   const { store, gateway } = await prepare(t);
   const env = { JWT_SECRET: "" };

@@ -169,6 +169,16 @@ export class Gateway {
     }
   }
 
+  /** The value of a key, as text. */
+  get(key: string): string {
+    return textOf(this.#values.get(`zoo/${key}`)?.value ?? "");
+  }
+
+  set(key: string, text: string): void {
+    const value = Buffer.from(text).toString("base64");
+    this.#put({ key: Buffer.from(`zoo/${key}`).toString("base64"), value });
+  }
+
   /** Deletes a key. */
   remove(key: string): void {
     this.#values.delete(`zoo/${key}`);
@@ -208,7 +218,7 @@ export class Gateway {
 
   /** The value of `head`. */
   get head(): string {
-    return textOf(this.#values.get("zoo/head")?.value ?? "");
+    return this.get("head");
   }
 
   async #handle(

@@ -335,41 +335,80 @@ test("calls that fail together at one endpoint all go on at the next", async (t)
 test("the secret is the first that was proposed", async (t) => {
   const etcd = await new Gateway().listen(t);
   const [one, other] = [await open(t, etcd), await open(t, etcd)];
-  assert.equal(await one.shareSecret("one"), "one");
-  assert.equal(await other.shareSecret("other"), "one");
+  const secret = "x".repeat(32);
+  assert.equal(await one.shareSecret(secret), secret);
+  assert.equal(await other.shareSecret("y".repeat(32)), secret);
 });
 
-test("a secret that is too short to sign with is refused in a sentence", async (t) => {
-  for (const secret of ["", "x", "x".repeat(31)]) {
-    const etcd = await new Gateway().listen(t);
-    const store = await open(t, etcd);
-    await new EtcdClient(etcd).put("secret", secret);
-    await assert.rejects(loadSharedSecret(store), {
-      code: "unusable",
-      message:
-        /^Cannot sign with the key "secret" below the prefix in etcd: .*delete it/,
-    }, secret);
+/** What no server has put under the keys that all servers share. */
+const unusable = {
+  head: ["", "abc", "\n", "1 x", "5 0123456789abcdef\n"],
+  incarnation: ["", 'a"b', "a\nb", "\u20ac"],
+  secret: ["", "x", "abc", " ".repeat(40), `\n${"x".repeat(31)}\n`],
+};
+
+test("a head, an incarnation or a secret that servers cannot use is named at the start and by a check, with what to do", async (t) => {
+  for (const [name, texts] of Object.entries(unusable)) {
+    for (const text of texts) {
+      const gateway = new Gateway();
+      const etcd = await gateway.listen(t);
+      await add(await open(t, etcd), "Berlin");
+      gateway.set(name, text);
+      const message = name === "head"
+        ? /^The key "head" below the prefix in etcd.*: restore etcd/
+        : new RegExp(
+          `^Cannot use the key "${name}" below the prefix in etcd: it must hold .*; delete it`,
+        );
+      const refusal = { code: "damaged", message };
+      const start = async () => loadSharedSecret(await open(t, etcd));
+      await assert.rejects(start, refusal, text);
+      const options = { files: realFiles, tables: [] };
+      await assert.rejects(scanEtcd(etcd, options, true), refusal, text);
+      if (name === "head") continue;
+      // All records can be read.
+      const { seq } = await scanEtcd(etcd, options);
+      assert.equal(seq, 1);
+      gateway.remove(name);
+      await start();
+    }
   }
 });
 
-test("a head or an incarnation that no server wrote is named at the start, also when the store is only read", async (t) => {
-  for (
-    const [name, texts] of [
-      ["head", ["", "abc", "\n", "1 x", "5 0123456789abcdef\n"]],
-      ["incarnation", ["", 'a"b', "a\nb", "\u20ac"]],
-    ] as const
-  ) {
-    for (const text of texts) {
-      const etcd = await new Gateway().listen(t);
-      await add(await open(t, etcd), "Berlin");
-      await new EtcdClient(etcd).put(name, text);
-      const code = "damaged";
-      const message = new RegExp(`^The key "${name}" below the prefix in etcd`);
-      await assert.rejects(open(t, etcd), { code, message }, text);
-      if (name !== "head") continue;
-      const options = { files: realFiles, tables: [] };
-      await assert.rejects(scanEtcd(etcd, options), { code, message }, text);
-    }
+test("a log with a gap, or with another head, is named as damaged at the start, which is never told to start again", async (t) => {
+  const salt = "a".repeat(16);
+  const log = (number: number) => `log/${String(number).padStart(16, "0")}`;
+  const table: readonly (readonly [
+    change: (gateway: Gateway) => void,
+    key: string,
+  ])[] = [
+    ...[1, 2, 3, 4].map((number) =>
+      [(gateway: Gateway) => gateway.remove(log(number)), log(number)] as const
+    ),
+    [(gateway) => gateway.forget("log"), log(1)],
+    ...[`0 ${salt}`, `2 ${salt}`, `4 ${salt}`].map((head) =>
+      [(gateway: Gateway) => gateway.set("head", head), "head"] as const
+    ),
+    [(gateway) => gateway.set("head", `5 ${salt}`), log(5)],
+    [(gateway) => gateway.set("head", `${10 ** 15} ${salt}`), log(5)],
+    [(gateway) => gateway.set(log(3), gateway.get(log(2))), log(3)],
+    [(gateway) => gateway.set(log(2), gateway.get(log(1))), log(2)],
+  ];
+  for (const [change, key] of table) {
+    const gateway = new Gateway();
+    const etcd = await gateway.listen(t);
+    const store = await open(t, etcd);
+    for (const name of ["a", "b", "c", "d"]) await add(store, name);
+    await store.close();
+    change(gateway);
+    const { head } = gateway;
+    const message = new RegExp(
+      `^The key "${key}" below the prefix in etcd is missing or holds .*: restore etcd`,
+    );
+    const refusal = { code: "damaged", message };
+    await assert.rejects(open(t, etcd), refusal, key);
+    const options = { files: realFiles, tables: [] };
+    await assert.rejects(scanEtcd(etcd, options), refusal, key);
+    assert.equal(gateway.head, head);
   }
 });
 
