@@ -228,26 +228,17 @@ export class EtcdClient {
     const response = await this.#send(path, body, signal);
     const text = await readText(response);
     try {
-      const answer: EtcdAnswer = JSON.parse(text);
-      const { header, result, kvs, responses = [], code = 0, message = "" } =
-        answer;
-      if (code > 0 && message.trim()) throw new Refusal(code, message);
-      if (header || result) {
-        const found = responses.map(({ response_range: range }) =>
-          this.#decode(range?.kvs)[0]
-        );
-        return { ...answer, kvs: this.#decode(kvs), found };
-      }
+      return parseAnswer(text, this.#options.prefix);
     } catch (error) {
       if (error instanceof Refusal) throw error;
+      throw new Refusal(
+        // A proxy may recover, and a transaction may have been carried out.
+        response.statusCode === 200 && path !== "kv/txn"
+          ? unimplemented
+          : unknown,
+        `${endpoint?.origin} is not etcd (status ${response.statusCode})`,
+      );
     }
-    throw new Refusal(
-      // A proxy may recover, and a transaction may have been carried out.
-      response.statusCode === 200 && path !== "kv/txn"
-        ? unimplemented
-        : unknown,
-      `${endpoint?.origin} is not etcd (status ${response.statusCode})`,
-    );
   }
 
   /** Sends a request, signed in. */
@@ -289,13 +280,29 @@ export class EtcdClient {
       ...end && { range_end: toBase64(prefix + end) },
     };
   }
+}
 
-  #decode(kvs: readonly RawKeyValue[] = []): KeyValue[] {
-    return kvs.map(({ key, value = "" }) => ({
-      key: fromBase64(key).toString().slice(this.#options.prefix.length),
+/**
+ * Parses an answer.
+ *
+ * @throws {Refusal} if it reports an error; another error if it has not the
+ * shape of those of etcd
+ */
+function parseAnswer(text: string, prefix: string) {
+  const decode = (kvs: readonly RawKeyValue[] = []): KeyValue[] =>
+    kvs.map(({ key, value = "" }) => ({
+      key: fromBase64(key).toString().slice(prefix.length),
       value: fromBase64(value),
     }));
-  }
+  const answer: EtcdAnswer = JSON.parse(text);
+  const { header, result, kvs, responses = [], code = 0, message = "" } =
+    answer;
+  if (code > 0 && message.trim()) throw new Refusal(code, message);
+  if (!header && !result) throw new TypeError();
+  const found = responses.map(({ response_range: range }) =>
+    decode(range?.kvs)[0]
+  );
+  return { ...answer, kvs: decode(kvs), found };
 }
 
 /** A server that is gone for so long loses what it held. */

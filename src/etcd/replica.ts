@@ -148,9 +148,8 @@ export class Replica {
     const failure = isFull
       ? reason
       : new StoreError("unreachable", message, { cause });
-    if (!(isFull ? this.fullError : this.failure)) {
-      this.#parts.log("error", message);
-    }
+    const known = isFull ? this.fullError : this.failure;
+    if (!known) this.#parts.log("error", message);
     const waiters = this.queue.rollBack(reason);
     // A full etcd can be read: see the next round.
     this.#checks.unshift(...checks);
