@@ -154,8 +154,17 @@ export class EtcdStore extends SharedStore {
   }
 
   /** Returns the secret that all servers of this store share, at first the one proposed. */
-  shareSecret(proposed: string): Promise<string> {
-    return putOnce(this.#parts.client, "secret", proposed);
+  async shareSecret(proposed: string): Promise<string> {
+    const { client, log } = this.#parts;
+    const secret = await putOnce(client, "secret", proposed);
+    if (secret === proposed && this.seq > 0) {
+      const lost = 'The key "secret" below the prefix in etcd was missing';
+      log(
+        "error",
+        `${lost}: everybody has to sign in again. Restart the other servers, which sign with the former one`,
+      );
+    }
+    return secret;
   }
 
   /** Refuses all requests from now on, for a reason; or no longer. */

@@ -340,11 +340,26 @@ test("the secret is the first that was proposed", async (t) => {
   assert.equal(await other.shareSecret("y".repeat(32)), secret);
 });
 
+test("a secret that is missing beside a store is created, and the log says what to do", async (t) => {
+  const gateway = new Gateway();
+  const etcd = await gateway.listen(t);
+  const logged: unknown[][] = [];
+  const log = (...line: unknown[]) => void logged.push(line);
+  const first = await open(t, etcd, { log });
+  await first.shareSecret("x".repeat(32));
+  await add(first, "Berlin");
+  assert.deepEqual(logged, []);
+  gateway.remove("secret");
+  const second = await open(t, etcd, { log });
+  await second.shareSecret("y".repeat(32));
+  assert.match(String(logged), /^error,The key "secret" .* Restart the other/);
+});
+
 /** What no server has put under the keys that all servers share. */
 const unusable = {
   head: ["", "abc", "\n", "1 x", "5 0123456789abcdef\n"],
   incarnation: ["", 'a"b', "a\nb", "\u20ac"],
-  secret: ["", "x", "abc", " ".repeat(40), `\n${"x".repeat(31)}\n`],
+  secret: ["", "x", " ".repeat(40), `\n${"x".repeat(31)}\n`, "\0".repeat(40)],
 };
 
 test("a head, an incarnation or a secret that servers cannot use is named at the start and by a check, with what to do", async (t) => {
