@@ -18,7 +18,6 @@
  */
 
 import { Buffer } from "node:buffer";
-import { canSign } from "../auth/jwt.ts";
 import { StoreError } from "../store/error.ts";
 import type { ReadableFile } from "../store/log/files.ts";
 import { type ApplyLine, type LogLine, scanLog } from "../store/log/format.ts";
@@ -105,8 +104,9 @@ export async function putOnce(
 
 /** Returns a value that all servers share; throws if they cannot use it. */
 export function requireUsable(key: string, text: string): string {
+  const isText = !/[\p{Cc}\uFFFD]/u.test(text); // as auth/jwt.ts demands
   const [isUsable, expected] = key === "secret"
-    ? [canSign(text), "text of at least 32 bytes"]
+    ? [isText && Buffer.byteLength(text) >= 32, "text of at least 32 bytes"]
     : [nameForm.test(text), "16 hexadecimal digits"];
   if (isUsable) return text;
   throw new StoreError(
