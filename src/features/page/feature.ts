@@ -6,7 +6,7 @@
  */
 
 import { createHash } from "node:crypto";
-import { readdirSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import type { Api, Feature } from "../../api/feature.ts";
 import type { RequestContext } from "../../api/request-context.ts";
 import { textRoute } from "../../api/formats/text-route.ts";
@@ -19,31 +19,26 @@ const folder = new URL("assets/", import.meta.url);
 
 /** The files for browsers by name, read at startup so that they fit together; shrunk when the first one asks, as many servers never see a browser. */
 const assets: ReadonlyMap<string, string> = new Map(
-  readdirSync(folder).filter((name) => name !== "first")
-    .flatMap((name) => name === "forms" ? filesIn("forms/") : [name])
-    .map((name) => [name.replace(/.*\//, ""), bundle(read(name))]),
+  ["page.html", "page.css", "page.js"]
+    .map((
+      name,
+    ) => [name, name === "page.js" ? bundle(read(name)) : read(name)]),
 );
-
-function filesIn(path: string): readonly string[] {
-  return readdirSync(new URL(path, folder)).map((name) => path + name);
-}
 
 function read(name: string): string {
   return readFileSync(new URL(name, folder), "utf8");
 }
 
 /**
- * Puts the modules of the first view into the place of their exports in
- * `page.js`, which are in the order of their imports: one request instead of
- * six. Browsers get all files from one folder.
+ * Puts each module into the place of its import in `page.js`, where they are in
+ * the order of their own imports: one request instead of twenty.
  */
 function bundle(text: string): string {
-  return text
-    .replace(
-      /^export \* from "\.\/(first\/.*)";\n/gm,
-      (_, name) => read(name).replace(/^import [^;]*;\n/gm, ""),
-    )
-    .replace(/"\.{1,2}\/(?:forms\/)?(\w+\.js)"/g, '"./$1"');
+  return text.replace(
+    /^import "\.\/(.*)";\n/gm,
+    (_, name) =>
+      read(name).replace(/^import [^;]*;\n/gm, "").replace(/^export /gm, ""),
+  );
 }
 
 /** The media types of the assets by file name extension. */

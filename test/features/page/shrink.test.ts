@@ -77,7 +77,6 @@ test("the page's scripts have at most 400 lines, and no circle of imports", () =
     );
     imports.set(name, modules);
   }
-  // A module that is loaded on demand may import those that load it.
   const visit = (name: string, path: readonly string[]): void => {
     assert.ok(!path.includes(name), [...path, name].join(" → "));
     for (const next of imports.get(name) ?? []) visit(next, [...path, name]);

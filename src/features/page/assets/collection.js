@@ -1,52 +1,47 @@
 // @ts-check
 /** A collection: its records as a table that can be sorted, filtered and paged by the parameters of the URL. */
 
-import { filterForm, filtersOf, withParameters } from "./forms/filters.js";
-import { chart, numbersForm } from "./numbers.js";
 import {
   a,
   button,
-  crumbs,
   div,
-  emptyState,
   h,
   h1,
-  isNumeric,
   label,
-  link,
-  local,
-  main,
-  navigate,
   nextFrame,
   option,
-  parametersOf,
-  pathOf,
   scroller,
-  shownNames,
   span,
   table,
   tbody,
   td,
   th,
   thead,
+  tr,
+} from "./base/dom.js";
+import { main } from "./base/frame.js";
+import { local, parametersOf, pathOf } from "./base/http.js";
+import {
+  isNumeric,
+  link,
+  shownNames,
   titleNameOf,
   titleOf,
-  tr,
   valueOf,
-} from "./page.js";
+} from "./base/values.js";
+import { crumbs, emptyState, navigate } from "./base/view.js";
+import { filterForm, filtersOf, withParameters } from "./forms/filters.js";
+import { exportRecords } from "./forms/import.js";
+import { chart, numbersForm } from "./numbers.js";
 
-export { chart };
-
-/** @typedef {import("./page.js").View} View */
-/** @typedef {import("./page.js").Json} Json */
+/** @typedef {import("./base/http.js").View} View */
+/** @typedef {import("./base/http.js").Json} Json */
 
 export function collectionView(view) {
   const { options: { methods, accepts, schema }, url } = view;
   const mayCreate = methods.includes("POST");
   const title = schema.title ?? "record";
-  const save = (type) => async () => {
-    await (await import("./forms/import.js")).exportRecords(view, type);
-  };
+  const save = (type) => () => exportRecords(view, type);
   const records = scroller("Records", recordTable(view));
   records.id = "records";
   return [

@@ -1,27 +1,14 @@
 // @ts-check
 /** Changes by others: follows the event stream, and shows what has changed. */
 
-import {
-  authorization,
-  current,
-  div,
-  draw,
-  endSession,
-  fill,
-  generation,
-  get,
-  h1,
-  live,
-  local,
-  main,
-  nameReferences,
-  p,
-  pathOf,
-  pre,
-  root,
-  say,
-  setCurrent,
-} from "./page.js";
+import { div, h1, p, pre } from "./base/dom.js";
+import { live, main, root, say } from "./base/frame.js";
+import { authorization, get, hooks, local, pathOf } from "./base/http.js";
+import { endSession } from "./base/session.js";
+import { nameReferences } from "./base/values.js";
+import { current, fill, generation, setCurrent } from "./base/view.js";
+import { pager, updateTable, watchColumns } from "./collection.js";
+import { chart } from "./numbers.js";
 
 /** How long after an event the view is requested again: many changes are one request. */
 const collectMs = 200;
@@ -39,7 +26,7 @@ function sleep(ms) {
 }
 
 /** Follows the event stream as long as the tab is visible and a user is signed in. */
-export async function follow() {
+hooks.follow = async () => {
   stream?.abort();
   stream = undefined;
   live.textContent = "";
@@ -66,7 +53,8 @@ export async function follow() {
     ]);
     pauseMs = Math.min(pauseMs * 2, maxPauseMs);
   }
-}
+};
+document.addEventListener("visibilitychange", () => hooks.follow());
 
 async function readEvents(url, signal, onOpen) {
   /** @type {Record<string, string>} */
@@ -161,14 +149,11 @@ export async function refresh() {
   const next = { ...view, response };
   const records = main.querySelector("#records");
   if (response.status !== 200 || !records) {
-    await draw(next);
+    await hooks.draw(next);
     main.querySelector("#record")?.classList.add("changed");
     return say("This record has changed.");
   }
   setCurrent(next);
-  const { chart, pager, updateTable, watchColumns } = await import(
-    "./collection.js"
-  );
   main.querySelector(".chart")?.replaceWith(chart(next) ?? "");
   const focusedId = document.activeElement?.id;
   const changed = updateTable(records, next);

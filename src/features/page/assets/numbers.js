@@ -1,24 +1,14 @@
 // @ts-check
 /** The numbers of a collection, computed by the server: the form that asks for them, and a drawing over time or by value. */
 
+import { a, formOf, h, label, option, popup, shape } from "./base/dom.js";
+import { say } from "./base/frame.js";
+import { parametersOf, send } from "./base/http.js";
+import { isLink, isNumeric } from "./base/values.js";
+import { navigate } from "./base/view.js";
 import { withParameters } from "./forms/filters.js";
-import {
-  a,
-  formOf,
-  h,
-  isLink,
-  isNumeric,
-  label,
-  navigate,
-  option,
-  parametersOf,
-  popup,
-  say,
-  send,
-  shape,
-} from "./page.js";
 
-/** @typedef {import("./page.js").View} View */
+/** @typedef {import("./base/http.js").View} View */
 
 /** The aggregates of a property: their names in the API, and for people. */
 const values = {

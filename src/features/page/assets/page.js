@@ -5,21 +5,28 @@
  * `Link` field, and the response to OPTIONS. Text of records becomes text nodes
  * or attribute values, never HTML.
  *
- * These are the modules of the first view, each of which imports only those
- * before it. The server sends them as one file.
+ * These are its modules, each of which imports only those before it. The server
+ * sends them as one file.
  */
 
-/** @typedef {import("./first/http.js").Json} Json */
-/** @typedef {import("./first/http.js").Options} Options */
-/** @typedef {import("./first/http.js").Exchange} Exchange */
-/** @typedef {import("./first/http.js").ApiResponse} ApiResponse */
-/** @typedef {import("./first/http.js").View} View */
-
-export * from "./first/dom.js";
-export * from "./first/http.js";
-export * from "./first/frame.js";
-export * from "./first/values.js";
-export * from "./first/session.js";
-export * from "./first/exchange.js";
-export * from "./first/start.js";
-export * from "./first/view.js";
+import "./base/dom.js";
+import "./base/http.js";
+import "./base/frame.js";
+import "./base/values.js";
+import "./base/view.js";
+import "./base/session.js";
+import "./base/exchange.js";
+import "./forms/controls.js";
+import "./forms/filters.js";
+import "./forms/dialogs.js";
+import "./forms/import.js";
+import "./forms/forms.js";
+import "./numbers.js";
+import "./collection.js";
+import "./live.js";
+import "./learn/lessons.js";
+import "./learn/course.js";
+import "./learn/manual.js";
+import "./learn/docs.js";
+import "./start.js";
+import "./views.js";

@@ -1,25 +1,17 @@
 // @ts-check
 /** Controls: how a value of each kind of property is typed and read, so that what is typed is what is sent. */
 
+import { div, h, label, li, option, p, span, ul } from "../base/dom.js";
+import { get, optionsOf } from "../base/http.js";
 import {
-  div,
-  get,
-  h,
   isNumeric,
-  label,
-  li,
-  option,
-  optionsOf,
-  p,
-  span,
   targetCollection,
   titleNameOf,
   titleOf,
   typesOf,
-  ul,
-} from "../page.js";
+} from "../base/values.js";
 
-/** @typedef {import("../page.js").Json} Json */
+/** @typedef {import("../base/http.js").Json} Json */
 
 /** A point in time as a control for local times holds it; empty if the text is not one. */
 function toLocalTime(text) {

@@ -4,28 +4,23 @@
 import {
   button,
   div,
-  etagOf,
-  format,
   h,
   label,
-  navigate,
-  openDialog,
   p,
-  say,
   scroller,
-  send,
-  sends,
-  show,
-  showProblem,
-  start,
   table,
   tbody,
   td,
   th,
   thead,
-  titleOf,
   tr,
-} from "../page.js";
+} from "../base/dom.js";
+import { showProblem } from "../base/exchange.js";
+import { say } from "../base/frame.js";
+import { etagOf, send, start } from "../base/http.js";
+import { openDialog } from "../base/session.js";
+import { format, titleOf } from "../base/values.js";
+import { navigate, sends, show } from "../base/view.js";
 
 /** Shows both versions of a record that somebody else has changed meanwhile. */
 export function showConflict(view, { theirs, mine }, { keep, apply }) {

@@ -1,21 +1,10 @@
 // @ts-check
 /** The filters of a collection: parameters of its URL, shown as chips and set in a form. */
 
-import {
-  a,
-  div,
-  formOf,
-  h,
-  icon,
-  isLink,
-  isNumeric,
-  navigate,
-  option,
-  parametersOf,
-  popup,
-  span,
-  typesOf,
-} from "../page.js";
+import { a, div, formOf, h, icon, option, popup, span } from "../base/dom.js";
+import { parametersOf } from "../base/http.js";
+import { isLink, isNumeric, typesOf } from "../base/values.js";
+import { navigate } from "../base/view.js";
 import { textOf, valueControl } from "./controls.js";
 
 /** Parameters of a collection that are not filters, unless it has a property of that name. */

@@ -1,10 +1,8 @@
 // @ts-check
 /** Files: importing NDJSON and CSV with a preview, the progress of an import, and exporting. */
 
-import { withParameters } from "./filters.js";
 import {
   a,
-  crumbs,
   dd,
   div,
   dl,
@@ -13,32 +11,32 @@ import {
   h,
   h1,
   h2,
-  isNumeric,
   label,
-  local,
-  navigate,
-  newKey,
-  optionsOf,
   p,
-  parse,
-  pathOf,
-  problemOf,
-  say,
   scroller,
-  send,
-  sends,
-  shownNames,
-  showProblem,
-  store,
-  stored,
   table,
   tbody,
   td,
   th,
   thead,
   tr,
-  typesOf,
-} from "../page.js";
+} from "../base/dom.js";
+import { showProblem } from "../base/exchange.js";
+import { say } from "../base/frame.js";
+import {
+  local,
+  newKey,
+  optionsOf,
+  parse,
+  pathOf,
+  problemOf,
+  send,
+  store,
+  stored,
+} from "../base/http.js";
+import { isNumeric, shownNames, typesOf } from "../base/values.js";
+import { crumbs, navigate, sends } from "../base/view.js";
+import { withParameters } from "./filters.js";
 
 /** How many lines a preview shows. */
 const maxShownLines = 5;

@@ -1,46 +1,46 @@
 // @ts-check
 /** The documentation: how to use the API, what each role may do, and each resource, with examples that run; generated from the running API. */
 
-import { rulesOf } from "./forms/controls.js";
-import { chaptersOf } from "./manual.js";
 import {
   a,
   dd,
   div,
   dl,
   dt,
-  fill,
-  format,
-  get,
   h,
   h1,
   h2,
   h3,
   li,
-  link,
-  local,
-  meaningOf,
   methodTag,
-  nameOf,
-  optionsOf,
   p,
   pre,
-  resources,
-  root,
   scroller,
-  send,
-  startPath,
   table,
-  targetOf,
   tbody,
   td,
   th,
   thead,
   tr,
   ul,
-} from "./page.js";
+} from "../base/dom.js";
+import { meaningOf } from "../base/exchange.js";
+import { nameOf, resources, root } from "../base/frame.js";
+import {
+  get,
+  local,
+  optionsOf,
+  send,
+  startPath,
+  targetOf,
+} from "../base/http.js";
+import { format, link } from "../base/values.js";
+import { fill } from "../base/view.js";
+import { rulesOf } from "../forms/controls.js";
+import { showCourse } from "./course.js";
+import { chaptersOf } from "./manual.js";
 
-/** @typedef {import("./page.js").Json} Json */
+/** @typedef {import("../base/http.js").Json} Json */
 
 /** A part of the documentation, with its title in the contents. */
 function section(id, title, ...content) {
@@ -243,7 +243,7 @@ function contentsOf(sections) {
 
 export async function showDocs() {
   if (location.hash.startsWith("#course")) {
-    return (await import("./course.js")).showCourse();
+    return showCourse();
   }
   const own = resources(true);
   const [[, first = ""] = []] = own;

@@ -17,8 +17,8 @@ import {
 } from "./dom.js";
 import { say } from "./frame.js";
 import { hooks, parse, problemOf, send, targetOf } from "./http.js";
-import { again } from "./session.js";
 import { explanationOf } from "./values.js";
+import { show } from "./view.js";
 
 /** @typedef {import("./http.js").Exchange} Exchange */
 
@@ -278,7 +278,7 @@ function repetition({ method, url, fields, body }) {
     }
     document.querySelector(".exchange:not(.background)")
       ?.setAttribute("open", "");
-    if (/^P|^D/.test(method)) await again.show();
+    if (/^P|^D/.test(method)) await show();
   };
   return div({ class: "near" }, area, error, button("Send", repeat));
 }

@@ -2,8 +2,8 @@
 /** How values, records and the references between them are shown. */
 
 import { a, h, pre, span } from "./dom.js";
-import { get, local, optionsOf } from "./http.js";
 import { root } from "./frame.js";
+import { get, local, optionsOf } from "./http.js";
 
 /** A link to a URL of the API or, with a mark, to another website. */
 export function link(href, text = href) {

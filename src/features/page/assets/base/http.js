@@ -16,13 +16,18 @@ export const start = new URL(
 export const startPath = start.pathname;
 export const apiTitle = document.title;
 
-/** The functions that show what this module does: frame.js, exchange.js and session.js set them. */
+/** The functions that earlier modules call and later ones define. */
 export const hooks = {
   /** @param {Exchange} _ */
   exchanged(_) {},
   /** @param {Exchange} _ @returns {any} */
   explain(_) {},
   unauthorized() {},
+  follow() {},
+  /** @param {string} _url @param {number} _generation @param {ApiResponse} [_received] @returns {any} */
+  load(_url, _generation, _received) {},
+  /** @param {View} _ @returns {any} */
+  draw(_) {},
 };
 
 /** Returns where this browser reaches a URL of the API; undefined for any other. */

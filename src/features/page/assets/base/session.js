@@ -2,7 +2,7 @@
 /** Signing in and out, and dialogs. */
 
 import { a, button, div, formOf, h, h2, label, menu, p } from "./dom.js";
-import { live, loadRoot, main, root, say, who } from "./frame.js";
+import { loadRoot, main, root, say, who } from "./frame.js";
 import {
   authorization,
   authorize,
@@ -14,9 +14,7 @@ import {
   send,
 } from "./http.js";
 import { titles } from "./values.js";
-
-/** Shows the view again; view.js sets it. */
-export const again = { show() {} };
+import { show } from "./view.js";
 
 export async function showWho() {
   const url = root.current_user_url;
@@ -128,25 +126,10 @@ hooks.unauthorized = () => endSession("Your sign-in has ended.");
 async function changeSession(changed) {
   authorize(changed);
   titles.clear();
-  follow();
+  hooks.follow();
   await Promise.all([
     showWho(),
     // The text in a form stays, to be sent again after the next sign-in.
-    main.querySelector("#editing") ? loadRoot() : again.show(),
+    loadRoot().then(() => main.querySelector("#editing") || show()),
   ]);
-}
-
-/** @type {typeof import("../live.js") | undefined} */
-let changes;
-
-/** Follows the changes by others, or stops following; then at once, because scripts stop on a page that is left. */
-export async function follow() {
-  if (!authorization && !changes) return;
-  try {
-    changes ??= await import("../live.js");
-  } catch { // the server is away
-    live.textContent = "not live";
-    return;
-  }
-  changes.follow();
 }

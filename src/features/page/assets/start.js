@@ -1,10 +1,10 @@
 // @ts-check
 /** Collections with their numbers of records: those of the API on its first view, and those of what refers to a record. */
 
-import { a, h, h1, h2, li, p, span, ul } from "./dom.js";
-import { nameOf, resourceLink, resources, root } from "./frame.js";
-import { apiTitle, local, send } from "./http.js";
-import { isLink, link } from "./values.js";
+import { a, h, h1, h2, li, p, span, ul } from "./base/dom.js";
+import { nameOf, resourceLink, resources, root } from "./base/frame.js";
+import { apiTitle, local, send } from "./base/http.js";
+import { isLink, link } from "./base/values.js";
 
 /** The collections of what refers to a record, with their numbers of records. */
 export function collectionsOf({ response: { body }, properties }) {

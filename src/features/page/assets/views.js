@@ -1,37 +1,23 @@
 // @ts-check
-/** The view of what is in the address bar: which one it is, and those of the root document, a record and an error. */
+/** Which view shows what is in the address bar, and the views of a record and of an error. */
 
+import { a, button, dd, div, dl, dt, h, h1, p, pre } from "./base/dom.js";
+import { meaningOf } from "./base/exchange.js";
+import { loadRoot, main, nameOf, root } from "./base/frame.js";
 import {
-  a,
-  button,
-  dd,
-  div,
-  dl,
-  dt,
-  h,
-  h1,
-  icon,
-  methodTag,
-  p,
-  pre,
-} from "./dom.js";
-import { loadRoot, main, markCurrent, nameOf, root, say } from "./frame.js";
-import {
-  apiTitle,
   copies,
   get,
+  hooks,
   isStream,
   local,
   optionsOf,
   pathOf,
   start,
-  startPath,
   store,
   stored,
-} from "./http.js";
-import { meaningOf } from "./exchange.js";
-import { collectionsOf, isCollectionOf, startView } from "./start.js";
-import { again, askPassword, follow, showWho } from "./session.js";
+  targetOf,
+} from "./base/http.js";
+import { askPassword, showWho } from "./base/session.js";
 import {
   explanationOf,
   isLink,
@@ -40,66 +26,34 @@ import {
   shownNames,
   titleNameOf,
   titleOf,
-  titles,
   valueOf,
-} from "./values.js";
+} from "./base/values.js";
+import {
+  crumbs,
+  fill,
+  generation,
+  navigate,
+  setCurrent,
+  show,
+} from "./base/view.js";
+import { addRows, collectionView, watchColumns } from "./collection.js";
+import { confirmDelete } from "./forms/dialogs.js";
+import { showForm } from "./forms/forms.js";
+import { taskView } from "./forms/import.js";
+import { showDocs } from "./learn/docs.js";
+import { refresh, showEvents } from "./live.js";
+import { collectionsOf, isCollectionOf, startView } from "./start.js";
 
-/** @typedef {import("./http.js").View} View */
-
-/** Counts the views: one that comes too late is not shown. */
-export let generation = 0;
-
-/** Goes to another view, and waits until it is shown. */
-export function navigate(href) {
-  history.pushState(null, "", local(href) ?? startPath);
-  return show(true);
-}
-
-/**
- * Shows the resource in the address bar, where it was scrolled to.
- *
- * @param {boolean} [moved] whether it is another view, which then gets the focus
- * @param {import("./http.js").ApiResponse} [received] the response, if it was requested already
- */
-export async function show(moved = false, received = undefined) {
-  const mine = ++generation;
-  const { y = 0, rows = 0 } = history.state ?? {};
-  const active = document.activeElement;
-  // Another order or size of the page keeps the focus where it is.
-  const focusedId = moved && !active?.hasAttribute("rel") ? active?.id : "";
-  clearInterval(watching);
-  main.setAttribute("aria-busy", "true");
-  markCurrent();
-  if (moved) {
-    say("");
-    titles.clear();
-  }
-  try {
-    await load(location.href, mine, received);
-  } catch { // a script could not be loaded
-    if (mine === generation) fill(...unreachable());
-  }
-  if (mine !== generation) return;
-  main.removeAttribute("aria-busy");
-  const heading = main.querySelector("h1");
-  document.title = `${heading?.textContent ?? ""} – ${apiTitle}`;
-  if (main.contains(document.activeElement)) return;
-  const found = focusedId && main.querySelector(`#${CSS.escape(focusedId)}`);
-  if (moved) (found || heading)?.focus({ preventScroll: true });
-  if (found) return;
-  main.scrollTo(0, y);
-  main.querySelector("#records")?.scrollTo(0, rows);
-}
+/** @typedef {import("./base/http.js").View} View */
 
 /** Requests what is at a URL, and shows it unless another view has begun. */
-async function load(url, mine, received) {
+hooks.load = async (url, mine, received) => {
+  clearInterval(watching);
   const resource = url.replace(/#.*/, "");
   const docs = local(root.documentation_url ?? "");
   if (root.documentation_url && resource === docs) {
-    current = undefined;
-    const { showDocs } = await import("../docs.js");
-    if (mine === generation) await showDocs();
-    return;
+    setCurrent(undefined);
+    return showDocs();
   }
   const [response, options] = await Promise.all([
     received ?? get(resource),
@@ -107,60 +61,37 @@ async function load(url, mine, received) {
   ]);
   if (mine !== generation) return;
   const { properties = {} } = options.schema;
-  await draw({ url, response, options, properties });
-}
+  await hooks.draw({ url, response, options, properties });
+};
 
-/** The view, if changes by others show in it. @type {View | undefined} */
-export let current;
-
-/** @param {View} view */
-export function setCurrent(view) {
-  current = view;
-}
-
-/** Replaces the view. */
-export function fill(...children) {
-  main.replaceChildren(div({ class: "view" }, children));
-  main.querySelector("h1")?.setAttribute("tabindex", "-1");
-}
-
-/** Shows a view. @param {View} view */
-export async function draw(view) {
+/** Shows a view. */
+hooks.draw = async (view) => {
   const { response, url } = view;
   const { status, body } = response;
   const mine = generation;
-  current = undefined;
+  setCurrent(undefined);
   clearInterval(watching);
   if (status !== 200) return fill(...errorView(view));
   const sub = /#(new|edit|import)$/.exec(url)?.[1];
   if (sub) {
-    const { showForm } = await import("../forms.js");
     const content = await showForm(view, sub);
     if (mine !== generation) return;
     fill(...content);
     main.querySelector("#editing")?.dispatchEvent(new Event("shown"));
     return;
   }
-  if (isStream(response)) {
-    const { showEvents } = await import("../live.js");
-    if (mine === generation) showEvents();
-    return;
-  }
+  if (isStream(response)) return showEvents();
   if (Array.isArray(body)) {
-    const { addRows, collectionView, watchColumns } = await import(
-      "../collection.js"
-    );
-    if (mine !== generation) return;
-    current = view;
+    setCurrent(view);
     fill(...collectionView(view));
     watchColumns();
     view.complete = addRows(view);
     await view.complete;
     return nameReferences(main);
   }
-  current = view;
+  setCurrent(view);
   if (typeof body?.url === "string") {
-    fill(...await recordView(view));
+    fill(...recordView(view));
     return nameReferences(main);
   }
   if (url.replace(/[?#].*/, "") === local(start.href)) {
@@ -170,27 +101,7 @@ export async function draw(view) {
     h1(pathOf(url)),
     body === undefined ? pre(response.text) : valuesOf(view),
   );
-}
-
-/** The way up from a view: its collection, and within another record that one. */
-export function crumbs(url) {
-  const path = pathOf(url).replace(/^\/$/, "");
-  const steps = path.slice(startPath.length - 1).split("/").slice(1, -1);
-  let href = startPath.slice(0, -1);
-  const links = steps.map((step) => {
-    href += `/${step}`;
-    return [a({ href }, step), " / "];
-  });
-  return links.length > 1 && h(
-    "nav",
-    {
-      class: "crumbs",
-      "aria-label": "Path",
-    },
-    links.slice(1),
-    path.replace(/.*\//, ""),
-  );
-}
+};
 
 function errorView({ response, url }) {
   const { status, headers, body, exchange } = response;
@@ -199,7 +110,7 @@ function errorView({ response, url }) {
   const parent = pathname.replace(/\/[^/]*$/, "") || "/";
   return [
     h1(`${status} ${exchange.reason}`),
-    p(h("code", pathOf(url) + search)),
+    p(h("code", targetOf(url))),
     p({ role: "alert", class: "wrong" }, body?.error ?? ""),
     p({ id: "meaning" }, meaningOf(status, headers)),
     p(explanationOf(body)),
@@ -245,18 +156,13 @@ function valuesOf(view) {
 /** When a task that is still being worked on is requested again. */
 let watching = 0;
 
-async function recordView(view) {
+function recordView(view) {
   const { response: { body }, options: { methods, schema }, url } = view;
-  const remove = async () => {
-    (await import("../forms/dialogs.js")).confirmDelete(view);
-  };
+  const remove = () => confirmDelete(view);
   const isTask = pathOf(url)
     .startsWith(`${pathOf(local(root.tasks_url ?? "") ?? location.href)}/`);
   if (isTask && /^(?:queued|running)$/.test(body.status)) {
-    watching = setInterval(
-      async () => (await import("../live.js")).refresh(),
-      500,
-    );
+    watching = setInterval(refresh, 500);
   }
   return [
     crumbs(url),
@@ -271,20 +177,10 @@ async function recordView(view) {
           button("Delete…", remove, undefined, { class: "danger" }),
       ),
     ),
-    isTask && (await import("../forms/import.js")).taskView(body),
+    isTask && taskView(body),
     valuesOf(view),
     collectionsOf(view),
   ];
-}
-
-/** An empty list, and what to do first. */
-export function emptyState(text, ...children) {
-  return div({ class: "empty" }, icon("cat", "56"), p(text), ...children);
-}
-
-/** A label of a button that sends a request. */
-export function sends(text, method) {
-  return [`${text} `, methodTag(method)];
 }
 
 // --- Begin
@@ -305,20 +201,15 @@ document.addEventListener("scrollend", () => {
   const rows = main.querySelector("#records")?.scrollTop;
   history.replaceState({ y: main.scrollTop, rows }, "");
 }, { capture: true });
-document.addEventListener("visibilitychange", follow);
 addEventListener("pagehide", () => {
   const url = location.href.replace(/#.*/, "");
   store("copy", [url, copies.get(url)]);
 });
 
-again.show = async () => {
-  await loadRoot();
-  await show();
-};
 const [copiedUrl, copied] = stored("copy") ?? [];
 if (copied) copies.set(copiedUrl, copied);
 loadRoot().then((response) => {
   showWho();
-  follow();
+  hooks.follow();
   show(false, location.href === local(start.href) ? response : undefined);
 });

@@ -6,7 +6,7 @@
  * this very API; a command, `$ curl …`; or the rows of a table.
  */
 
-import { local } from "./page.js";
+import { local } from "../base/http.js";
 
 /** @typedef {[id: string, title: string, ...parts: (string | string[][])[]]} Chapter */
 

@@ -5,32 +5,26 @@
  * delete one, and deletes them when the next lesson begins.
  */
 
-import { lessons } from "./lessons.js";
 import {
   a,
   button,
   div,
-  fill,
   h,
   h1,
   h2,
   icon,
   label,
   li,
-  local,
-  main,
   methodTag,
   ol,
-  optionsOf,
   p,
-  root,
-  send,
   span,
-  start,
   statusTag,
-  store,
-  stored,
-} from "./page.js";
+} from "../base/dom.js";
+import { main, root } from "../base/frame.js";
+import { local, optionsOf, send, start, store, stored } from "../base/http.js";
+import { fill } from "../base/view.js";
+import { lessons } from "./lessons.js";
 
 const state = {
   collection: "",

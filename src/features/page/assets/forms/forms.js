@@ -4,40 +4,30 @@
  * writable properties that OPTIONS returns.
  */
 
-import { fieldOf } from "./forms/controls.js";
-import { showConflict } from "./forms/dialogs.js";
+import { a, button, div, formOf, h, h1, p, span } from "../base/dom.js";
+import { showProblem } from "../base/exchange.js";
+import { main, say } from "../base/frame.js";
 import {
-  a,
-  askPassword,
   authorization,
-  button,
-  crumbs,
-  div,
   etagOf,
-  formOf,
   get,
-  h,
-  h1,
-  main,
-  navigate,
   newKey,
   optionsOf,
-  p,
   pathOf,
-  say,
   send,
-  sends,
-  show,
-  showProblem,
-  span,
   start,
   store,
   stored,
-  titleOf,
-} from "./page.js";
+} from "../base/http.js";
+import { askPassword } from "../base/session.js";
+import { titleOf } from "../base/values.js";
+import { crumbs, navigate, sends, show } from "../base/view.js";
+import { fieldOf } from "./controls.js";
+import { showConflict } from "./dialogs.js";
+import { importForm } from "./import.js";
 
-/** @typedef {import("./page.js").View} View */
-/** @typedef {import("./page.js").Json} Json */
+/** @typedef {import("../base/http.js").View} View */
+/** @typedef {import("../base/http.js").Json} Json */
 
 /** Shows each error beside its property, and moves the focus to the first. */
 function showErrors(response, controls, summary) {
@@ -117,7 +107,7 @@ export async function showForm(view, kind) {
   }
   const to = back.replace(/\?.*/, "");
   if (kind === "import") {
-    return (await import("./forms/import.js")).importForm(to, back);
+    return importForm(to, back);
   }
   const fixed = kind === "new" ? await fixedBy(to, properties) : undefined;
   return recordForm(view, { isNew: kind === "new", fixed, back, to });
