@@ -34,13 +34,17 @@ function shrinkScript(script: string): string {
   });
 }
 
+/** Shrinks a style sheet, whose strings contain no punctuation. */
+function shrinkStyle(text: string): string {
+  return text.replace(/\s*\/\*(?:(?!\*\/)[^])*\*\//g, "").replace(
+    /;?\s+(?=\})|(?<=[,;{}>]|[;{(]\s*[\w-]+:)\s+|\s+(?=[{>])/g,
+    "",
+  );
+}
+
 /** Shrinks a file by the extension of its name. In HTML, a line break separates elements only where the space does not matter. */
 export function shrink(extension: string, text: string): string {
   if (extension === "js") return shrinkScript(text);
-  return extension === "css"
-    ? text.replace(
-      /;?\s+(?=\})|(?<=[,;{}])\n\s*|\s+(?=\{)|(?<=[;{]\s*[a-z][\w-]*:) /g,
-      "",
-    )
-    : text.replace(/(?<=>)\n\s*(?=<)|(?<=\n)\s+/g, "");
+  if (extension === "css") return shrinkStyle(text);
+  return text.replace(/(?<=>)\n\s*(?=<)|(?<=\n)\s+/g, "");
 }
