@@ -206,12 +206,12 @@ describe("what is typed is what is sent, or it is refused beside its field", () 
     await open("/v1/things/1#edit");
     assert.match(await browser.text("#help-name"), /What people call it/);
     await browser.evaluate("document.querySelector('#field-maker_id').focus()");
-    const options = "document.querySelectorAll('#choices-maker_id li')";
+    const options = "document.querySelectorAll('#choices-maker_id option')";
     await browser.until(`${options}.length === 2`);
-    await browser.insert("gra");
+    await browser.insert("Gra");
     await browser.until(`${options}.length === 1`);
-    await browser.press("ArrowDown");
-    await browser.press("Enter");
+    // No protocol reaches what browsers show of a list, so the rest is typed.
+    await browser.insert("ce");
     assert.equal(await value("#field-maker_id"), "Grace");
     await browser.fill("#field-tester_id", "nobody");
     await browser.click("#save");

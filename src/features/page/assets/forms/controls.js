@@ -1,7 +1,7 @@
 // @ts-check
 /** Controls: how a value of each kind of property is typed and read, so that what is typed is what is sent. */
 
-import { div, h, label, li, option, p, span, ul } from "../base/dom.js";
+import { div, h, label, option, p, span } from "../base/dom.js";
 import { get, optionsOf } from "../base/http.js";
 import {
   isNumeric,
@@ -144,51 +144,14 @@ function faultOf(input, schema, before) {
 const pauseMs = 150;
 
 /**
- * Lets a record be chosen by its title: the list below the text follows the
- * keys of a combobox (ARIA practices), and the text of a choice stands for its id.
- *
- * @param {any} input
- * @param {string} collection
- * @param {string} name
+ * Lets a record be chosen by its title: the browser suggests those of the
+ * collection that have what is typed, and the text of a choice stands for its id.
  */
 function referenceControl(input, collection, name) {
-  const list = ul({
-    role: "listbox",
-    id: `choices-${name}`,
-    class: "choices",
-    hidden: "",
-    "aria-label": name,
-  });
-  const place = div({ class: "combo" }, input, list);
+  const list = h("datalist", { id: `choices-${name}` });
+  input.setAttribute("list", list.id);
   /** @type {Map<string, string>} */
   const ids = new Map();
-  const attributes = {
-    role: "combobox",
-    autocomplete: "off",
-    "aria-expanded": "false",
-    "aria-controls": list.id,
-    "aria-autocomplete": "list",
-  };
-  for (const [key, text] of Object.entries(attributes)) {
-    input.setAttribute(key, text);
-  }
-  let active = -1;
-  let asked = "";
-  const mark = (at) => {
-    active = at;
-    [...list.children].forEach((each, index) => {
-      each.setAttribute("aria-selected", String(index === at));
-      if (index === at) each.scrollIntoView({ block: "nearest" });
-    });
-    const { id } = list.children[at] ?? {};
-    if (id) input.setAttribute("aria-activedescendant", id);
-    else input.removeAttribute("aria-activedescendant");
-  };
-  const open = (isOpen) => {
-    list.hidden = !isOpen;
-    input.setAttribute("aria-expanded", isOpen);
-    if (!isOpen) mark(-1);
-  };
   const remember = (each, schema) => {
     const title = titleOf(each, schema);
     // Two records can have one title; then the id tells them apart.
@@ -197,11 +160,7 @@ function referenceControl(input, collection, name) {
     ids.set(text, String(each.id));
     return text;
   };
-  const choose = (text) => {
-    input.value = text;
-    open(false);
-    input.dispatchEvent(new Event("input", { bubbles: true }));
-  };
+  let asked = "";
   const search = async (typed) => {
     asked = typed;
     const { schema } = await optionsOf(collection);
@@ -212,50 +171,19 @@ function referenceControl(input, collection, name) {
     const sort = title ? `&sortby=${title}` : "";
     const { body } = await get(`${collection}?limit=20${sort}${query}`, true);
     if (asked !== typed || !Array.isArray(body)) return;
-    list.replaceChildren(...body.map((each, at) => {
-      const text = remember(each, schema);
-      return li(
-        {
-          role: "option",
-          id: `choice-${name}-${at}`,
-          "aria-selected": "false",
-          onpointerdown: (event) => event.preventDefault(), // keeps the focus
-          onclick: () => choose(text),
-        },
-        text,
-        span({ class: "soft" }, String(each.id)),
-      );
-    }));
-    open(body.length > 0 && document.activeElement === input);
+    list.replaceChildren(
+      ...body.map((each) => option(remember(each, schema))),
+    );
   };
   let timer = 0;
-  const searchSoon = () => {
+  input.addEventListener("input", ({ isTrusted }) => {
     clearTimeout(timer);
+    if (!isTrusted) return;
     timer = setTimeout(() => search(input.value.trim()), pauseMs);
-  };
+  });
   input.addEventListener("focus", () => {
     input.select();
     search("");
-  });
-  input.addEventListener("input", (event) => event.isTrusted && searchSoon());
-  input.addEventListener("blur", () => open(false));
-  input.addEventListener("keydown", (event) => {
-    const { key } = event;
-    const count = list.children.length;
-    if (/^Arrow(?:Up|Down)$/.test(key) && count > 0) {
-      event.preventDefault();
-      open(true);
-      mark(
-        (active + (key === "ArrowDown" ? 1 : count - (active < 0 ? 0 : 1))) %
-          count,
-      );
-    } else if (key === "Enter" && active >= 0) {
-      event.preventDefault();
-      list.children[active].click();
-    } else if (key === "Escape" && !list.hidden) {
-      event.preventDefault();
-      open(false);
-    }
   });
   /** Shows the title of the record that has an id. */
   const show = async (id) => {
@@ -271,7 +199,7 @@ function referenceControl(input, collection, name) {
   };
   const idOf = (text) =>
     ids.get(text) ?? (/^[1-9]\d*$/.test(text) ? text : undefined);
-  return { place, idOf, show };
+  return { list, idOf, show };
 }
 
 /**
@@ -318,7 +246,8 @@ export function fieldOf(name, schema, value, isRequired) {
       span({ class: "name" }, name),
       !isRequired && isNullable && span({ class: "soft" }, " optional"),
     ),
-    choice?.place ?? input,
+    input,
+    choice?.list,
     isEither &&
       label(
         { class: "row", for: `null-${name}` },
