@@ -112,8 +112,9 @@ function concerns(name, { response: { body }, url }) {
 export function showEvents() {
   fill(
     h1("events"),
-    p("This response does not end: whenever a record that you may read changes, it brings an event (server-sent events, HTML standard section 9.2). The id is a place in the log: a client that was cut off sends the last one as Last-Event-ID, and misses nothing. The data is the record, or of a deleted one its id. After the event reset, read again what you show."),
-    p("By this stream the page keeps each view current. Change a record in another tab, and its event appears here:"),
+    p(
+      "This response does not end: each change of a record that you may read is an event (server-sent events). A client that was cut off sends the last id as Last-Event-ID, and misses nothing; after an event reset it reads everything again. This is how the page keeps each view current. Change a record in another tab, and its event appears here:",
+    ),
     div({ id: "events", role: "log", "aria-label": "Events" }),
   );
 }

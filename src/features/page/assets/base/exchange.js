@@ -22,117 +22,102 @@ import { show } from "./view.js";
 
 /** @typedef {import("./http.js").Exchange} Exchange */
 
-/** The meaning of each status, by status and method: `*` is any. @type {Record<string, string>} */
+/** The meaning of each status. @type {Record<string, string>} */
 const statuses = {
   "0":
-    "The network failed, or the server is down. You can repeat a safe or idempotent request; repeat a POST only with an Idempotency-Key.",
-  "200": "Success, and the content is what you asked for.",
-  "201":
-    "Success: the record is durably stored; the content is its current state.",
-  "202":
-    "Accepted: the work continues in the background. Follow Location to watch it.",
+    "The network failed, or the server is down. Repeat a POST only with an Idempotency-Key.",
+  "200": "Success; the content is what you asked for.",
+  "201": "Success; the record is stored durably, and sent as it is now.",
+  "202": "Accepted: a task does it in the background. Follow Location.",
   "204": "Success; the response has no content.",
-  "304":
-    "Not modified: your stored copy is still current, so the content is not sent again.",
-  "400":
-    "The syntax or a parameter of the request is wrong. Correct what the message names before you send it again.",
-  "401":
-    "The server does not know who you are: the request lacks valid credentials. Sign in.",
-  "403":
-    "The server knows who you are, but your role does not permit this. Sign in as a user whose role does.",
-  "404":
-    "There is nothing at this URL, or nothing that you may see. Check the URL, or sign in.",
+  "304": "Your stored copy is still current, so the content is not sent again.",
+  "400": "The syntax or a parameter is wrong. Correct what the message names.",
+  "401": "The request lacks valid credentials: sign in.",
+  "403": "Your role does not permit this: sign in as a user whose role does.",
+  "404": "There is nothing at this URL, or nothing that you may see.",
   "405":
     "The resource does not support this method; Allow lists those that it does.",
   "406":
     "The resource has none of the formats that Accept allows; the message lists those that it has.",
   "408": "The request took too long to arrive; it may be repeated.",
   "409":
-    "The request conflicts with the current state: for example, other records still refer to this one. Resolve that first.",
+    "The request conflicts with the current state; for example, other records still refer to this one.",
   "410":
-    "Gone: the record was permanently deleted, and its id will never be reused. Remove your links to it.",
+    "The record was deleted for good, and its id will never be reused. Remove your links to it.",
   "412":
-    "A precondition such as If-Match failed, for example because the record has changed since you read it. Nothing was changed: read it again, then decide.",
+    "A precondition failed, for example because the record has changed since you read it. Nothing was changed: read it again, then decide.",
   "413": "The content is larger than the server accepts here.",
   "414": "Send the parameters as the content of a QUERY.",
   "415":
-    "The server does not read content of this type here; Accept-Post and Accept-Patch of OPTIONS list those that it does.",
+    "The server does not read this type here; Accept-Post and Accept-Patch of OPTIONS list those that it does.",
   "422":
-    "The server understands the content, but it breaks a rule, so nothing was changed. Correct what is listed, and send it again.",
+    "The content breaks a rule, so nothing was changed. Correct what is listed.",
   "428":
-    "This change requires a precondition: send If-Match with the ETag of the version that you read.",
+    "This change needs a precondition: send If-Match with the ETag of the version that you read.",
   "429": "Too many requests; Retry-After says when to try again.",
   "500":
-    "The server failed, possibly after making the change: check before you repeat the request.",
+    "The server failed, possibly after the change: check before you repeat the request.",
   "501": "The server does not support what this request needs.",
-  "503":
-    "The server cannot do this now. Try again later; if there is Retry-After, it says when.",
+  "503": "The server cannot do this now; try again later.",
 };
 
 /** One sentence for each field; § is a section of RFC 9110. @type {Record<string, string>} */
 const fields = {
   accept: "The formats that the client can use, with weights (§12.5.1).",
-  "accept-patch":
-    "The formats in which a PATCH may be sent here (RFC 5789 section 3.1).",
-  "accept-post": "The formats in which a POST may be sent here.",
-  "accept-query":
-    "The formats in which a QUERY may be sent here (RFC 10008 section 3).",
+  "accept-patch": "The formats of a PATCH here (RFC 5789 section 3.1).",
+  "accept-post": "The formats of a POST here.",
+  "accept-query": "The formats of a QUERY here (RFC 10008 section 3).",
   allow: "The methods that this resource supports (§10.2.1).",
   authorization:
-    "Who sends the request: a bearer token, which anyone who has it can use (RFC 6750 section 2.1).",
+    "Who sends the request: a token that works for anyone who has it (RFC 6750 section 2.1).",
   "cache-control":
-    "Who may store a copy; no-cache: it must be validated before each use (RFC 9111 section 5.2).",
+    "Who may store a copy; no-cache: validate it before each use (RFC 9111 section 5.2).",
   connection: "Whether the connection stays open (§7.6.1).",
   "content-length": "The length of the content in bytes (§8.6).",
-  "content-location":
-    "The URL of the resource that the content represents (§8.7).",
+  "content-location": "The URL of what the content represents (§8.7).",
   "content-type": "The format of the content (§8.3).",
   date: "When the response was generated (§6.6.1).",
   etag:
-    "The entity tag of this version; W/ marks a weak one: equal tags mean equivalent, not byte-for-byte identical, content (§8.8.3).",
+    "The entity tag of this version; W/ marks one for equivalent, not identical, content (§8.8.3).",
   "idempotency-key":
-    "Marks retries of one POST, so that it takes effect only once (IETF draft).",
+    "Marks retries of one request, which takes effect once (IETF draft).",
   "if-match":
-    "Carry out the request only if the resource is still this version; otherwise 412 (§13.1.1).",
+    "Do it only if the resource is still this version; otherwise 412 (§13.1.1).",
   "if-none-match":
-    "Send the content only if it is no longer this version; otherwise 304 (§13.1.2).",
+    "Send the content only if it is another version; otherwise 304 (§13.1.2).",
   "keep-alive": "How long an idle connection stays open.",
-  "last-modified":
-    "When the resource was last changed, in whole seconds (§8.8.2).",
+  "last-modified": "When the resource was last changed (§8.8.2).",
   link: "Related URLs, such as the next page (RFC 8288 section 3).",
   location:
-    "For a 201, the URL of the new resource; for a 202, where to watch the work; for a 308, the URL to use instead (§10.2.2).",
+    "The URL of the new record (201) or of the task (202), or the one to use instead (308) (§10.2.2).",
   prefer: "What the client prefers (RFC 7240).",
   "preference-applied": "The preference that was applied (RFC 7240 section 3).",
   ratelimit: "How many requests are left, and for how long (IETF draft).",
   "ratelimit-policy": "How many requests a client may send (IETF draft).",
-  "retry-after":
-    "How long to wait before the next attempt, in seconds (§10.2.3).",
-  "strict-transport-security":
-    "Browsers must use HTTPS here from now on (RFC 6797).",
+  "retry-after": "How many seconds to wait (§10.2.3).",
+  "strict-transport-security": "Browsers must use HTTPS here (RFC 6797).",
   vary: "The request fields on which the response depends (§12.5.5).",
   "www-authenticate": "How to authenticate (§11.6.1).",
   "x-content-type-options":
-    "Browsers must not guess a type other than Content-Type (Fetch standard).",
+    "Browsers must not guess another type (Fetch standard).",
   "x-request-id": "The id of this request in the server's log.",
   "x-total-count": "The number of matching records on all pages.",
 };
 
 /** The promise of each method. @type {Record<string, string>} */
-const methods = {
-  GET:
-    "GET is safe: it changes nothing, so it may be repeated, and its response may be cached.",
+export const promises = {
+  GET: "GET is safe: it changes nothing, so it may be repeated and cached.",
   QUERY:
-    "QUERY is safe: like a GET whose parameters are its content (RFC 10008).",
+    "QUERY is safe: it is a GET whose parameters are its content (RFC 10008).",
   OPTIONS: "OPTIONS is safe: it asks what may be done here.",
   POST:
-    "POST is neither safe nor idempotent: if it is sent twice, it takes effect twice, unless an Idempotency-Key marks the retry.",
+    "POST creates. It is not idempotent: sent twice, it takes effect twice, unless an Idempotency-Key marks the retry.",
   PUT:
-    "PUT is idempotent: it replaces the whole record, and sending it twice has the same effect as once.",
+    "PUT replaces the whole record; what is not sent gets its default. It is idempotent: twice has the same effect as once.",
   PATCH:
     "PATCH changes the properties that it names, and no others (RFC 7396). In general it is not idempotent (RFC 5789).",
   DELETE:
-    "DELETE is idempotent: sending it twice has the same effect as once, although the second response is a 404.",
+    "DELETE deletes for good: from then on the URL is 410. It is idempotent.",
 };
 
 /** Returns what a status means, and what to do next. */
@@ -322,7 +307,7 @@ function explain(exchange) {
       "section",
       h3("Request"),
       pre(`${method} ${targetOf(url)} HTTP/1.1\nHost: ${location.host}`),
-      p({ class: "soft" }, methods[method] ?? ""),
+      p({ class: "soft" }, promises[method] ?? ""),
       explained(fields),
       body !== undefined &&
         pre(

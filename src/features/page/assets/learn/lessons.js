@@ -10,6 +10,15 @@
  * @typedef {{title: string, question: string, wrong: string, right: string, steps: Step[], why: string}} Lesson
  */
 
+/** @type {Step} */
+const create = ["Create a record to play with", "POST c 201"];
+
+/** @type {Step} */
+const createWithKey = [
+  "Create a record, with a key that you make up",
+  "POST c Idempotency-Key:key 201",
+];
+
 /** @type {readonly Lesson[]} */
 export const lessons = [
   {
@@ -23,7 +32,7 @@ export const lessons = [
       ["Follow one of the URLs in it", "GET c 200"],
     ],
     why:
-      "A program needs to know only the URL of the root document, which contains the others. What the server sends is a representation of the resource: JSON for programs, this page for you.",
+      "A program needs only the URL of the root document, which has the others. What the server sends is a representation of the resource: JSON for programs, this page for you.",
   },
   {
     title: "Safe and idempotent methods",
@@ -31,12 +40,12 @@ export const lessons = [
     wrong: "Two.",
     right: "One, the same as after the first.",
     steps: [
-      ["Create a record to play with", "POST c 201"],
+      create,
       ["Replace it", "PUT r 201"],
       ["Replace it once more, by the same", "PUT r 201"],
     ],
     why:
-      "PUT is idempotent: it states what the record should be, so sending it twice has the same effect as once (see updated_at). Safe methods such as GET never change anything. POST is neither: each POST creates a record.",
+      "PUT is idempotent: it says what the record should be, so twice has the same effect as once. Safe methods such as GET change nothing. POST is neither: each creates a record.",
   },
   {
     title: "Replace or change",
@@ -45,12 +54,12 @@ export const lessons = [
     wrong: "They get their defaults, as nothing was sent for them.",
     right: "They stay as they were.",
     steps: [
-      ["Create a record to play with", "POST c 201"],
+      create,
       ["Send one property of it", "PATCH r 201"],
       ["Send an empty object instead of the whole record", "PUT r {} 422"],
     ],
     why:
-      "PATCH sends only what changes (JSON Merge Patch, RFC 7396): null removes a value. PUT sends the whole record, so what it lacks gets its default, and what is required must be there.",
+      "PATCH sends only what changes (RFC 7396); null removes a value. PUT sends the whole record: what it lacks gets its default, and what is required must be there.",
   },
   {
     title: "Classes of status codes",
@@ -63,7 +72,7 @@ export const lessons = [
       ["Ask for what is there", "GET c 200"],
     ],
     why:
-      "2xx: success. 3xx: go to another URL, or use your copy. 4xx: the client has to change something before it tries again. 5xx: the server failed; the same request may work later.",
+      "2xx: success. 3xx: go to another URL, or use your copy. 4xx: change something before you try again. 5xx: the server failed, and the same request may work later.",
   },
   {
     title: "Content negotiation",
@@ -77,7 +86,7 @@ export const lessons = [
       ["Ask for a picture", "GET c Accept:image/png 406"],
     ],
     why:
-      "Accept lists the formats that the client can use, Content-Type names the one that was sent, and Vary tells caches that the response depends on Accept. 406: none of the formats is available.",
+      "Accept lists the formats that the client can use, and Content-Type names the one that was sent. 406: there is none of these. Vary tells caches that the response depends on Accept.",
   },
   {
     title: "Validation",
@@ -91,26 +100,25 @@ export const lessons = [
   },
   {
     title: "Conditional requests",
-    question:
-      "You have a copy and ask whether it is current. It is. What is sent?",
+    question: "You ask whether your copy is current, and it is. What is sent?",
     wrong: "The whole record again.",
     right: "Only a header, without content.",
     steps: [
-      ["Create a record to play with", "POST c 201"],
+      create,
       ["Read it, and keep its ETag", "GET r 200"],
       ["Ask for it only if it has changed", "GET r If-None-Match:etag 304"],
     ],
     why:
-      "ETag names a version of the resource, If-None-Match the version that you have. 304: it is still current.",
+      "ETag names a version, and If-None-Match the one that you have. 304: it is still current.",
   },
   {
     title: "Lost updates",
     question:
-      "Two people read a record, and both change it with If-Match. What happens to the first change?",
+      "Two people read a record, and both change it with If-Match. What becomes of the first change?",
     wrong: "The second one overwrites it.",
     right: "It stays, and the second one is refused.",
     steps: [
-      ["Create a record to play with", "POST c 201"],
+      create,
       [
         "The first person changes it, naming its version",
         "PATCH r If-Match:etag 201",
@@ -118,7 +126,7 @@ export const lessons = [
       ["The second person names the same version", "PATCH r If-Match:etag 412"],
     ],
     why:
-      "If-Match names the version that was read. After the first PATCH a newer one is current: 412, nothing is changed, nobody's work is lost unnoticed.",
+      "If-Match names the version that was read. After the first PATCH another one is current: 412, and nobody's work is lost unnoticed.",
   },
   {
     title: "Safe retries",
@@ -127,36 +135,29 @@ export const lessons = [
     wrong: "It cannot be avoided.",
     right: "By sending the same Idempotency-Key.",
     steps: [
-      [
-        "Create a record, with a key that you make up",
-        "POST c Idempotency-Key:key 201",
-      ],
+      createWithKey,
       [
         "Send the same again, as if nothing had come back",
         "POST c Idempotency-Key:key 201",
       ],
     ],
     why:
-      "The server stores its first response with the key and sends it again, byte for byte. There is one record.",
+      "The server stores the first response with the key, and sends it again. There is one record.",
   },
   {
     title: "One key, one request",
-    question:
-      "You send another record with a key that was used already. What happens?",
+    question: "You send another record with the same key. What happens?",
     wrong: "It is created.",
     right: "It is refused: a key stands for one request.",
     steps: [
-      [
-        "Create a record, with a key that you make up",
-        "POST c Idempotency-Key:key 201",
-      ],
+      createWithKey,
       [
         "Send something else with that key",
         "POST c {} Idempotency-Key:key 422",
       ],
     ],
     why:
-      "Without this, a program that gives two things the same key by mistake would believe that both exist. The error says which mistake it is; a new key helps.",
+      "Otherwise a program that gives two things one key by mistake would believe that both exist.",
   },
   {
     title: "Paging and filters",
@@ -170,7 +171,7 @@ export const lessons = [
       ["Follow the URL of the next page", "GET next 200"],
     ],
     why:
-      "Link has the URLs of the other pages, and X-Total-Count is the number of matching records. Filters and sort order are parameters, so each selection has its own URL.",
+      "Link has the URLs of the other pages, and X-Total-Count the number of matching records. Filters and order are parameters, so each selection has its own URL.",
   },
   {
     title: "Hypermedia",
@@ -178,12 +179,12 @@ export const lessons = [
     wrong: "404: there is nothing.",
     right: "410: it existed, and was permanently deleted.",
     steps: [
-      ["Create a record to play with", "POST c 201"],
+      create,
       ["Delete it", "DELETE r 204"],
       ["Ask for it again", "GET r 410"],
       ["Ask for its collection", "GET c 200"],
     ],
     why:
-      "Each response says what can be done next: url, link, Location, Link, Allow. Programs that follow these still work when URLs change. Ids are never reused, so an old link never leads to a different record.",
+      "Responses say what can be done next: url, link, Location, Link, Allow. Programs that follow these still work when URLs change. An id is never reused, so no old link leads to a different record.",
   },
 ];

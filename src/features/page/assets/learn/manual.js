@@ -6,6 +6,7 @@
  * this very API; a command, `$ curl …`; or the rows of a table.
  */
 
+import { promises } from "../base/exchange.js";
 import { local } from "../base/http.js";
 
 /** @typedef {[id: string, title: string, ...parts: (string | string[][])[]]} Chapter */
@@ -37,36 +38,33 @@ export function chaptersOf({ root, properties, operations }) {
     [
       "signing-in",
       "Signing in",
-      "Some things can be read by anyone; the rest needs a role. A user name and a password are exchanged for a token once, and every other request sends that token.",
+      "Exchange a user name and a password for a token once, and send it with every other request that needs a role.",
       `$ curl ${
         urlOf("authorizations_url")
       } -H 'Content-Type: application/json' -d '{"username":"…","password":"…"}'`,
       `$ curl ${urlOf("current_user_url")} -H 'Authorization: Bearer <token>'`,
-      `\`DELETE\` of the authorization ends its token at once. 401 means that the token is missing, wrong, expired or ended: sign in again. 403 means that the role does not permit it, which no other token of the same user changes.`,
+      "`DELETE` of the authorization ends its token. 401 means that the token is missing, wrong, expired or ended: sign in again. 403 means that the role does not permit the request.",
     ],
     [
       "methods",
       "Methods and statuses",
-      [
-        ["GET", "200", "Reads. HEAD is the same without content."],
-        ["POST", "201", "Creates a record; Location has its URL."],
-        ["PUT", "201", "Replaces a record; what is not sent gets its default."],
-        ["PATCH", "201", "Changes what is sent (JSON Merge Patch, RFC 7396)."],
-        ["DELETE", "204", "Deletes for good: from then on the URL is 410."],
-      ],
-      "RFC 9110 has 200 or 204 for a PUT or PATCH of what exists, and keeps 201 for what is new (section 9.3.4). Here it has been 201 since the first version, whose clients must not break. A client that takes every 2xx for success (section 15) need not know it.",
+      Object.entries({ GET: 200, POST: 201, PUT: 201, PATCH: 201, DELETE: 204 })
+        .map((
+          [method, status],
+        ) => [method, `${status}`, promises[method] ?? ""]),
+      "RFC 9110 has 200 or 204 for a PUT or PATCH of what exists, and 201 for what is new (section 9.3.4). Here it is 201 since the first version, whose clients must not break; to a client that takes every 2xx for success (section 15) it makes no difference.",
     ],
     [
       "paging",
       "Pages",
-      "A collection is sent in pages: `limit` and `offset`, or `page` and `per_page`. `X-Total-Count` is the number of all records that match, and `Link` has the URLs of the first, previous, next and last page (RFC 8288): follow these instead of computing your own.",
+      "`limit` and `offset`, or `page` and `per_page`, choose a page. `X-Total-Count` is the number of all records that match, and `Link` has the URLs of the first, previous, next and last page (RFC 8288): follow these.",
       "GET ?limit=2",
       "GET ?page=2&per_page=5",
     ],
     [
       "filters",
       "Filters and order",
-      "A parameter with the name of a property keeps the records with that value; an operator follows a colon: `ne`, `lt`, `lte`, `gt`, `gte`, `in`, and for texts `contains` and `starts`, which ignore case. `sortby` and `order` sort. Nothing unknown is ignored: a wrong name is 400.",
+      "The name of a property selects the records with that value. An operator may follow a colon: `ne`, `lt`, `lte`, `gt`, `gte`, `in`, and for texts `contains` and `starts`, which ignore case. `sortby` and `order` sort. An unknown name is 400.",
       "GET ?id:in=1,2,3",
       text ? `GET ?${text}:contains=a` : "",
       choice ? `GET ?${choice}=${properties[choice]?.enum[0]}` : "",
@@ -77,42 +75,40 @@ export function chaptersOf({ root, properties, operations }) {
       expandable ? "Some properties, or more" : "Some properties",
       "`fields` names the properties that are sent, besides the id.",
       "GET ?fields=id,updated_at",
-      expandable
-        ? "`expand` shows beside a reference the record that it leads to, as you would get it from its own URL."
-        : "",
+      expandable ? "`expand` adds the record that a reference names." : "",
       expandable ? `GET ?expand=${reference}&limit=1` : "",
     ],
     has("get", '"aggregate"') && [
       "aggregates",
       "Numbers instead of records",
-      "`aggregate` computes `count`, and `sum`, `avg`, `min` and `max` of a property, of all records that match; `by` makes groups, by properties or by `year`, `month`, `day`, `hour` or `minute` of a time in UTC.",
+      "`aggregate` computes `count`, and `sum`, `avg`, `min` and `max` of a property, of all records that match; `by` groups them by properties, or by `year`, `month`, `day`, `hour` or `minute` of a time in UTC.",
       "GET ?aggregate=count",
       "GET ?aggregate=count&by=month(created_at)",
     ],
     [
       "failures",
       "Errors",
-      "An error has a number for programs, `errorCode`, and a sentence for people, `errorMsg`. Its first three digits are the status. A record that breaks rules is 422, with all of them at once in `errors`: `field`, `code`, `message`. The list of all numbers is below.",
+      "An error has a number for programs, `errorCode`, which begins with the status, and a sentence for people, `errorMsg`. A record that breaks rules is 422, with all of them in `errors`: `field`, `code`, `message`. All numbers are listed below.",
       "GET ?colour=red",
     ],
     has("put", "If-Match") && [
       "conditional",
       "Conditional requests",
-      "Each response has an `ETag`, the name of a version. With `If-None-Match` a GET is 304, without content, as long as your copy is current. With `If-Match` a PUT, PATCH or DELETE is done only if nobody has changed the record since you read it, and is 412 otherwise: read it again, and decide anew.",
+      "The `ETag` of a response names a version. With `If-None-Match` a GET is 304, without content, as long as your copy is current. With `If-Match` a PUT, PATCH or DELETE is 412 if somebody has changed the record since you read it: read it again, and decide anew.",
     ],
     [
       "retries",
       "Retries",
-      "If no response came, a GET, PUT or DELETE may simply be sent again: to do it twice has the same effect as once (RFC 9110 section 9.2.2).",
+      "If no response came, send a GET, PUT or DELETE again: twice has the same effect as once (RFC 9110 section 9.2.2).",
       has("post", "Idempotency-Key")
-        ? "A POST or PATCH may be sent again with the same `Idempotency-Key`, a random text: the server does it once, and sends the same response again."
+        ? "Send a POST or PATCH again with the same `Idempotency-Key`, a random text: it is done once, and the response is the same."
         : "",
       "429 and 503 say in `Retry-After` how many seconds to wait. After any other 4xx the same request fails again.",
     ],
     root.events_url && [
       "following",
       "Following changes",
-      "One request gets all changes as they happen, in order (Server-Sent Events). After a break the client sends the last id that it saw, and misses nothing. An event `reset` says that the history is gone: read everything anew.",
+      "One request gets all changes as they happen (server-sent events). After a break the client sends the last id that it saw, and misses nothing. After an event `reset` it reads everything anew.",
       `$ curl -N ${
         urlOf("events_url")
       } -H 'Authorization: Bearer <token>' -H 'Last-Event-ID: 12'`,
@@ -120,17 +116,17 @@ export function chaptersOf({ root, properties, operations }) {
     has("post", "An array") && [
       "batches",
       "Many at a time",
-      "POST an array of up to 1,000 records: all are created or none, and each of `errors` has the `index` of its record.",
+      "POST an array of up to 1,000 records: all are created or none, and `errors` have the `index` of their record.",
     ],
     operations.delete && [
       "deleting",
       "Deleting what matches",
-      "DELETE a collection with a filter: 202 and a task, which does it in the background. `Prefer: wait=5` waits for its end.",
+      "DELETE a collection with a filter: 202, and a task does it in the background. `Prefer: wait=5` waits for its end.",
     ],
     root.tasks_url && [
       "files",
       "Files in and out",
-      "With `Accept: application/x-ndjson` a collection is sent as a whole, one record per line. Such a file goes in again by POST with that Content-Type: 202 and a task, which says how many lines it has read and which it has rejected.",
+      "With `Accept: application/x-ndjson` a collection is sent as a whole, one record per line. POST such a file with that Content-Type: 202, and a task says how many lines were read and which were rejected.",
       `$ curl ${urlOf("tasks_url")} -H 'Authorization: Bearer <token>'`,
     ],
   ];
