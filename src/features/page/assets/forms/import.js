@@ -44,44 +44,25 @@ const maxShownLines = 5;
 /** How much of a large NDJSON file is read for its preview; it is sent as a stream. */
 const maxReadBytes = 5_000_000;
 
-/** Parses CSV (RFC 4180) with commas, semicolons or tabs. @returns {string[][]} */
+/** Parses CSV (RFC 4180) with commas, semicolons or tabs: whichever the first line has most of. @returns {string[][]} */
 function parseCsv(text) {
   const body = text.replace(/^\ufeff/, "");
   const [head = ""] = body.split(/\r?\n/, 1);
-  const counted = [",", ";", "\t"]
-    .map((each) => ({ each, count: head.split(each).length }));
-  counted.sort((one, other) => other.count - one.count);
-  const separator = counted[0]?.each ?? ",";
-  const rows = [];
-  /** @type {string[]} */
-  let row = [];
-  let at = 0;
-  while (at < body.length) {
-    let value = "";
-    if (body[at] === '"') {
-      for (at++; at < body.length; at++) {
-        if (body[at] !== '"') value += body[at];
-        else if (body[at + 1] === '"') value += body[at++];
-        else break;
-      }
-      at++;
-    }
-    const from = at;
-    while (
-      at < body.length && body[at] !== separator &&
-      !/[\r\n]/.test(body[at] ?? "")
-    ) at++;
-    row.push(value + body.slice(from, at));
-    if (body[at] === separator && at + 1 < body.length) {
-      at++;
-      continue;
-    }
-    if (body[at] === separator) row.push("");
-    at += body.startsWith("\r\n", at) ? 2 : 1;
-    if (row.length > 1 || row[0] !== "") rows.push(row);
-    row = [];
+  const count = (separator) => head.split(separator).length;
+  const [separator] = [",", ";", "\t"]
+    .toSorted((one, other) => count(other) - count(one));
+  const cells = RegExp(
+    `("(?:[^"]|"")*"?)?([^${separator}\r\n]*)(${separator}|\r?\n|\r|$)`,
+    "g",
+  );
+  /** @type {string[][]} */
+  const rows = [[]];
+  for (const [, quoted = "", rest, end] of body.matchAll(cells)) {
+    const value = quoted.replace(/^"|"$/g, "").replaceAll('""', '"') + rest;
+    rows.at(-1)?.push(value);
+    if (end !== separator) rows.push([]);
   }
-  return rows;
+  return rows.filter((row) => row.length > 1 || row[0]);
 }
 
 /** Returns the value of a cell by the schema of its column; a text that is not one stays, for the server to refuse. */
