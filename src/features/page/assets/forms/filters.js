@@ -40,40 +40,37 @@ function withoutFilters(view, only = -1) {
   return withParameters(view.url, Object.fromEntries(none));
 }
 
-/** The meaning of each operator. @type {Record<string, string>} */
-const names = {
+/**
+ * What a filter is called, by the end of its parameter's name and, for null,
+ * its value. @type {Record<string, string>}
+ */
+const operators = {
   "": "is",
-  ne: "is not",
-  contains: "contains",
-  starts: "starts with",
-  lt: "less than",
-  lte: "at most",
-  gte: "at least",
-  gt: "more than",
-  in: "is one of",
+  ":ne": "is not",
+  ":contains": "contains",
+  ":starts": "starts with",
+  ":lt": "less than",
+  ":lte": "at most",
+  ":gte": "at least",
+  ":gt": "more than",
+  ":in": "is one of",
+  "=null": "is empty",
+  ":ne=null": "is not empty",
 };
 
-/**
- * The filters that the collection has for a property: the end of the
- * parameter's name, for null also its value, and what the filter is called.
- */
+/** Returns the filters that the collection has for a property. */
 function operatorsOf(schema) {
   const types = typesOf(schema);
   const isOrdered = !schema.enum && !types.includes("boolean");
   const isText = types.includes("string") && isOrdered &&
     /^(?:|multiline|email|iri)$/.test(schema.format ?? "");
-  return [
-    ["", "is"],
-    [":ne", "is not"],
-    ...(isText ? [[":contains", "contains"], [":starts", "starts with"]] : []),
-    ...(isOrdered
-      ? [[":lt", "<"], [":lte", "≤"], [":gte", "≥"], [":gt", ">"]]
-      : []),
-    [":in", "is one of (a, b, …)"],
-    ...(types.includes("null")
-      ? [["=null", "is empty"], [":ne=null", "is not empty"]]
-      : []),
-  ];
+  return Object.entries(operators).filter(([end]) =>
+    /null/.test(end)
+      ? types.includes("null")
+      : /^:[cs]/.test(end)
+      ? isText
+      : isOrdered || !/^:[lg]/.test(end)
+  );
 }
 
 /** The control for the value of a filter. */
@@ -84,6 +81,7 @@ function filterControl(name, schema, suffix, value) {
   const isNumber = isNumeric(schema) && !isList;
   return valueControl(isList ? {} : schema, value, {
     "aria-label": `${name}: value`,
+    placeholder: isList && "a,b",
     ...(isNumber && {
       type: "number",
       min: minimum,
@@ -96,11 +94,11 @@ function filterControl(name, schema, suffix, value) {
 /** The filters in use as chips, and the button that opens the form with all of them. */
 export function filterForm(view) {
   const chips = filtersOf(view).map(([parameter, value], at) => {
-    const [name = "", operator = ""] = parameter.split(":");
-    const isNull = value === "null";
-    const said = isNull
-      ? operator ? "is not empty" : "is empty"
-      : `${names[operator] ?? operator} ${value}`;
+    const name = parameter.replace(/:.*/, "");
+    const end = parameter.slice(name.length);
+    const said = value === "null"
+      ? operators[`${end}=null`]
+      : `${operators[end] ?? end} ${value}`;
     return span(
       { class: "chip" },
       span(h("code", name), ` ${said}`),
@@ -149,11 +147,10 @@ function allFilters(view) {
 /** @returns {{row: HTMLElement, read: () => [string, string], isHalf: () => boolean}} */
 function filterRow(name, schema, suffix, value) {
   const selected = value === "null" ? `${suffix}=null` : suffix;
-  const operators = operatorsOf(schema);
   const operator = h(
     "select",
     { "aria-label": `${name}: comparison`, onchange: () => draw() },
-    operators.map(([end, text]) =>
+    operatorsOf(schema).map(([end, text]) =>
       option({ value: end, selected: end === selected }, text)
     ),
   );
