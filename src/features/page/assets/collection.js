@@ -8,6 +8,7 @@ import {
   h,
   h1,
   label,
+  nav,
   nextFrame,
   option,
   scroller,
@@ -46,25 +47,23 @@ export function collectionView(view) {
   records.id = "records";
   return [
     crumbs(url),
-    div(
-      { class: "row" },
+    div.row(
       h1(pathOf(url).match(/[^/]*$/)?.[0]),
-      div(
-        { class: "row push actions" },
+      div.row.push.actions(
         mayCreate && accepts.includes("x-ndjson") &&
-          a({ href: "#import", class: "button quiet" }, "Import…"),
+          a.button.quiet({ href: "#import" }, "Import…"),
         button("Export", save("ndjson"), "export", { class: "quiet" }),
         button("CSV", save("csv"), "export-csv", {
           class: "quiet",
           title: "Save what this page shows as CSV",
         }),
         mayCreate &&
-          a({ href: "#new", class: "button primary" }, `New ${title}`),
+          a.button.primary({ href: "#new" }, `New ${title}`),
       ),
     ),
-    div({ class: "row" }, filterForm(view), numbersForm(view)),
+    div.row(filterForm(view), numbersForm(view)),
     chart(view),
-    div({ class: "table" }, records),
+    div.table(records),
     pager(view),
   ];
 }
@@ -123,8 +122,8 @@ function rowsOf(view, from, count) {
     const row = tr(
       names.map((name) =>
         name === first && record.url
-          ? th(
-            { scope: "row", class: "text" },
+          ? th.text(
+            { scope: "row" },
             link(
               record.url,
               name === title
@@ -195,7 +194,7 @@ function empty(view) {
   return emptyState(
     "No records yet.",
     methods.includes("POST") &&
-      a({ href: "#new", class: "button" }, `Add the first ${schema.title}`),
+      a.button({ href: "#new" }, `Add the first ${schema.title}`),
   );
 }
 
@@ -243,30 +242,28 @@ export function pager({ response: { headers, body }, url }) {
       [byPage ? "per_page" : "limit"]: event.target.value,
     }));
   const sizes = [...new Set(["10", "20", "50", "100", size])];
-  return div(
-    { id: "pager", class: "row" },
+  return div.row(
+    { id: "pager" },
     span(
       { id: "count" },
       body.length > 0 && `${offset + 1} to ${offset + body.length} of `,
       `${total} ${total === 1 ? "record" : "records"}`,
     ),
-    total > body.length && h(
-      "nav",
-      { "aria-label": "Pages" },
-      targets.map(([, href, rel]) =>
-        a({
-          href: local(href),
-          rel,
-          id: `page-${rel}`,
-          class: "button quiet",
-        }, rel.charAt(0).toUpperCase() + rel.slice(1))
+    total > body.length &&
+      nav(
+        { "aria-label": "Pages" },
+        targets.map(([, href, rel]) =>
+          a({
+            href: local(href),
+            rel,
+            id: `page-${rel}`,
+            class: "button quiet",
+          }, rel.charAt(0).toUpperCase() + rel.slice(1))
+        ),
       ),
-    ),
-    div(
-      { class: "row push" },
+    div.row.push(
       h("button", { type: "button", id: "more", class: "quiet", hidden: "" }),
-      label(
-        { class: "row" },
+      label.row(
         "Rows per page ",
         h(
           "select",

@@ -95,7 +95,7 @@ function handleEvent(event) {
   lastEventId = fields.get("id") ?? lastEventId;
   const [name] = (fields.get("event") ?? "").split(".");
   const shown = main.querySelector("#events");
-  if (name) shown?.prepend(pre({ class: "changed" }, event));
+  if (name) shown?.prepend(pre.changed(event));
   if ((shown?.children.length ?? 0) > maxEvents) shown?.lastChild?.remove();
   if (name && current && concerns(name, current)) refreshSoon();
 }

@@ -1,7 +1,17 @@
 // @ts-check
 /** The numbers of a collection, computed by the server: the form that asks for them, and a drawing over time or by value. */
 
-import { a, formOf, h, label, option, popup, shape } from "./base/dom.js";
+import {
+  a,
+  figcaption,
+  figure,
+  formOf,
+  h,
+  label,
+  option,
+  popup,
+  shape,
+} from "./base/dom.js";
 import { say } from "./base/frame.js";
 import { parametersOf, send } from "./base/http.js";
 import { isLink, isNumeric } from "./base/values.js";
@@ -137,9 +147,7 @@ export function chart({ url, response: { body } }) {
   const text = `${name} by ${by}: ${numbers.length} values from ${
     Math.min(...numbers)
   } to ${Math.max(...numbers)}`;
-  return h(
-    "figure",
-    { class: "chart" },
+  return figure.chart(
     shape(
       "svg",
       {
@@ -151,6 +159,6 @@ export function chart({ url, response: { body } }) {
       shape("line", zero),
       drawn,
     ),
-    h("figcaption", `${first} to ${last}; ${text}`),
+    figcaption(`${first} to ${last}; ${text}`),
   );
 }

@@ -1,7 +1,7 @@
 // @ts-check
 /** Collections with their numbers of records: those of the API on its first view, and those of what refers to a record. */
 
-import { a, h, h1, h2, li, p, span, ul } from "./base/dom.js";
+import { a, b, h1, h2, li, p, section, span, ul } from "./base/dom.js";
 import { nameOf, resourceLink, resources, root } from "./base/frame.js";
 import { apiTitle, local, send } from "./base/http.js";
 import { isLink, link } from "./base/values.js";
@@ -11,12 +11,8 @@ export function collectionsOf({ response: { body }, properties }) {
   const rows = Object.entries(body)
     .filter(([name, url]) => isCollectionOf(body, name, properties) && url)
     .map(rowOf);
-  return rows.length > 0 && h(
-    "section",
-    { class: "stack" },
-    h2("What refers to it"),
-    ul({ class: "list" }, rows),
-  );
+  return rows.length > 0 &&
+    section.stack(h2("What refers to it"), ul.list(rows));
 }
 
 /** Returns whether a link of a record leads to the records that refer to it. */
@@ -33,35 +29,29 @@ export function startView() {
   const own = resources(true);
   return [
     h1(apiTitle),
-    p(
-      { class: "soft prose" },
+    p.soft.prose(
       "Every click here sends an HTTP request. The drawer shows it, and says what each part of it means. ",
       docs && link(`${docs}#course`, "New to HTTP? Take the lessons."),
     ),
-    h(
-      "section",
-      { class: "stack" },
+    section.stack(
       h2("Collections"),
-      own.length > 0 ? ul({ class: "list" }, own.map(rowOf)) : p(
-        { class: "soft" },
-        "No collections that you may see. Sign in to see more.",
-      ),
+      own.length > 0
+        ? ul.list(own.map(rowOf))
+        : p.soft("No collections that you may see. Sign in to see more."),
     ),
-    h(
-      "section",
-      { class: "stack" },
+    section.stack(
       h2("Server"),
-      p({ class: "row links" }, resources(false).map(resourceLink)),
+      p.row.links(resources(false).map(resourceLink)),
     ),
   ];
 }
 
 /** A collection with its number of records. */
 function rowOf([name, url]) {
-  const count = span({ class: "count" });
+  const count = span.count();
   countRecords(url, count);
   const id = `to-${nameOf(name)}`;
-  return li(a({ href: local(url), id }, h("b", nameOf(name)), count));
+  return li(a({ href: local(url), id }, b(nameOf(name)), count));
 }
 
 /** Shows how many records there are; nothing if that is not for this user. */

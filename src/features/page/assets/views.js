@@ -1,7 +1,7 @@
 // @ts-check
 /** Which view shows what is in the address bar, and the views of a record and of an error. */
 
-import { a, button, dd, div, dl, dt, h, h1, p, pre } from "./base/dom.js";
+import { a, button, code, dd, div, dl, dt, h1, p, pre } from "./base/dom.js";
 import { meaningOf } from "./base/exchange.js";
 import { loadRoot, main, nameOf, root } from "./base/frame.js";
 import {
@@ -110,8 +110,8 @@ function errorView({ response, url }) {
   const parent = pathname.replace(/\/[^/]*$/, "") || "/";
   return [
     h1(`${status} ${exchange.reason}`),
-    p(h("code", targetOf(url))),
-    p({ role: "alert", class: "wrong" }, body?.error ?? ""),
+    p(code(targetOf(url))),
+    p.wrong({ role: "alert" }, body?.error ?? ""),
     p({ id: "meaning" }, meaningOf(status, headers)),
     p(explanationOf(body)),
     search && p(a({ href: pathname }, "This URL without parameters")),
@@ -125,7 +125,7 @@ function errorView({ response, url }) {
 function unreachable() {
   return [
     h1("No response"),
-    p({ role: "alert", class: "wrong" }, "The server does not respond."),
+    p.wrong({ role: "alert" }, "The server does not respond."),
     button("Retry", () => show(), "retry", { class: "primary" }),
   ];
 }
@@ -145,9 +145,9 @@ function valuesOf(view) {
     { id: "record" },
     names.map((
       name,
-    ) => [dt({ class: "name" }, name), dd(valueOf(body, name, properties))]),
+    ) => [dt.name(name), dd(valueOf(body, name, properties))]),
     links.map(([name, url]) => [
-      dt({ class: "name" }, nameOf(name)),
+      dt.name(nameOf(name)),
       dd(link(url)),
     ]),
   );
@@ -166,13 +166,11 @@ function recordView(view) {
   }
   return [
     crumbs(url),
-    div(
-      { class: "row" },
+    div.row(
       h1(titleOf(body, schema)),
-      p(
-        { class: "row push actions" },
+      p.row.push.actions(
         methods.includes("PATCH") &&
-          a({ href: "#edit", class: "button" }, "Edit"),
+          a.button({ href: "#edit" }, "Edit"),
         methods.includes("DELETE") &&
           button("Delete…", remove, undefined, { class: "danger" }),
       ),

@@ -33,31 +33,57 @@ function complete(element, children) {
   return element;
 }
 
-/** The same as functions by the names of elements. @type {any} */
-const elements = new Proxy({}, {
-  get: (_, tag) => (...parts) => h(tag, ...parts),
-});
+/** Returns a function that creates an element; its properties add classes: `div.row.push(…)`. */
+function creator(tag, ...classes) {
+  const create = (...parts) => {
+    const element = h(tag, ...parts);
+    if (classes[0]) element.classList.add(...classes);
+    return element;
+  };
+  return new Proxy(create, {
+    get: (_, name) => creator(tag, ...classes, name),
+  });
+}
+
+/** Such functions by the names of elements. @type {any} */
+const elements = new Proxy({}, { get: (_, tag) => creator(tag) });
 export const {
   a,
+  aside,
+  b,
+  code,
+  datalist,
   dd,
   div,
   dl,
   dt,
+  fieldset,
+  figcaption,
+  figure,
   h1,
   h2,
   h3,
+  header,
   label,
+  legend,
   li,
+  mark,
+  nav,
   ol,
   option,
   p,
   pre,
+  progress,
+  section,
+  small,
   span,
   table,
   tbody,
   td,
+  textarea,
   th,
   thead,
+  time,
   tr,
   ul,
 } = elements;

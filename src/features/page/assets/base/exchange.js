@@ -2,18 +2,20 @@
 /** Explains an exchange: its status, each of its header fields, and the same request as a command. */
 
 import {
+  b,
   button,
   dd,
   disclosure,
   div,
   dl,
   dt,
-  h,
   h3,
   p,
   pre,
+  section,
   span,
   statusTag,
+  textarea,
 } from "./dom.js";
 import { say } from "./frame.js";
 import { hooks, parse, problemOf, send, targetOf } from "./http.js";
@@ -131,7 +133,7 @@ export function meaningOf(status, headers) {
 export function showProblem(place, response) {
   const { status, headers, body } = response;
   place.replaceChildren(
-    p({ class: "wrong" }, problemOf(response)),
+    p.wrong(problemOf(response)),
     p(meaningOf(status, headers), " ", explanationOf(body)),
   );
 }
@@ -220,16 +222,13 @@ function pretty(text) {
 }
 
 function explained(list) {
-  return dl(
-    { class: "fields" },
-    list.map(([name, value]) => [
-      dt(
-        h("b", `${name}: `),
-        name === "Authorization" ? "Bearer …" : value,
-      ),
-      dd((fields[name.toLowerCase()] ?? "").replace("§", "RFC 9110 section ")),
-    ]),
-  );
+  return dl.fields(list.map(([name, value]) => [
+    dt(
+      b(`${name}: `),
+      name === "Authorization" ? "Bearer …" : value,
+    ),
+    dd((fields[name.toLowerCase()] ?? "").replace("§", "RFC 9110 section ")),
+  ]));
 }
 
 /** The request as a text, which can be changed and sent again. */
@@ -240,13 +239,12 @@ function repetition({ method, url, fields, body }) {
       .map(([name, value]) => `${name}: ${value}`),
     ...(typeof body === "string" ? ["", hide(body)] : []),
   ].join("\n");
-  const area = h("textarea", {
-    class: "url",
+  const area = textarea.url({
     rows: text.split("\n").length + 1,
     "aria-label": "The request",
   });
   area.value = text;
-  const error = p({ class: "wrong", role: "alert" });
+  const error = p.wrong({ role: "alert" });
   const repeat = async () => {
     const [head = "", ...rest] = area.value.split("\n\n");
     const [first = "", ...lines] = head.split("\n");
@@ -265,7 +263,7 @@ function repetition({ method, url, fields, body }) {
       ?.setAttribute("open", "");
     if (/^P|^D/.test(method)) await show();
   };
-  return div({ class: "near" }, area, error, button("Send", repeat));
+  return div.near(area, error, button("Send", repeat));
 }
 
 /** A button that copies a text, which is shown. */
@@ -296,18 +294,15 @@ function explain(exchange) {
   const { method, url, fields, body, status, reason, received, text } =
     exchange;
   const curl = curlOf(exchange);
-  const copied = pre({
-    class: "curl",
+  const copied = pre.curl({
     tabindex: "0",
     "aria-label": "The request as code",
   }, curl);
-  return div(
-    { class: "sides" },
-    h(
-      "section",
+  return div.sides(
+    section(
       h3("Request"),
       pre(`${method} ${targetOf(url)} HTTP/1.1\nHost: ${location.host}`),
-      p({ class: "soft" }, promises[method] ?? ""),
+      p.soft(promises[method] ?? ""),
       explained(fields),
       body !== undefined &&
         pre(
@@ -315,9 +310,8 @@ function explain(exchange) {
             ? `The file ${body.name}`
             : colored(pretty(body)),
         ),
-      div(
-        { class: "row" },
-        span({ class: "soft" }, "Copy as"),
+      div.row(
+        span.soft("Copy as"),
         copyAs("curl", curl, copied),
         copyAs("fetch", fetchOf(exchange), copied),
         copyAs("Python", pythonOf(exchange), copied),
@@ -329,13 +323,12 @@ function explain(exchange) {
         () => repetition(exchange),
       ),
     ),
-    h(
-      "section",
+    section(
       h3("Response"),
       p(
         statusTag(status, `${status || "✗"} ${reason}`),
         " ",
-        span({ class: "meaning soft" }, meaningOf(status)),
+        span.meaning.soft(meaningOf(status)),
       ),
       explained(received),
       text && pre(colored(pretty(text))),

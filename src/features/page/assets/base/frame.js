@@ -3,15 +3,19 @@
 
 import {
   a,
+  aside,
   button,
+  code,
   disclosure,
   div,
   h,
   h2,
+  header,
   icon,
   li,
   menu,
   methodTag,
+  nav,
   p,
   span,
   statusTag,
@@ -30,7 +34,7 @@ import {
 } from "./http.js";
 
 export const main = h("main", { id: "main" }, p("Loading…"));
-const nav = h("nav", { "aria-label": "Resources" });
+const links = nav({ "aria-label": "Resources" });
 export const who = div({ id: "who" });
 export const live = span({ id: "live", role: "status" });
 const server = div({ id: "server" });
@@ -48,26 +52,23 @@ export function say(text) {
 
 const exchangeList = div({ id: "exchanges" });
 const minWidth = 300;
-const grip = div({
-  class: "grip",
+const grip = div.grip({
   role: "separator",
   tabindex: "0",
   "aria-orientation": "vertical",
   "aria-label": "Width of the drawer",
   "aria-valuemin": minWidth,
 });
-const latest = span({ class: "wide" });
+const latest = span.wide();
 const opener = button([icon("wire"), latest], () => open(true), "wire-open", {
   class: "quiet wire-open",
   "aria-label": "Show the HTTP behind this page",
   "aria-expanded": "false",
 });
-const drawer = h(
-  "aside",
-  { id: "wire", class: "wire", "aria-labelledby": "exchange-title" },
+const drawer = aside.wire(
+  { id: "wire", "aria-labelledby": "exchange-title" },
   grip,
-  h(
-    "header",
+  header(
     h2({ id: "exchange-title" }, "The HTTP behind this page"),
     button("Clear", () => exchangeList.replaceChildren(), "wire-clear", {
       class: "quiet push",
@@ -149,13 +150,13 @@ function openLatest() {
 
 hooks.exchanged = (exchange) => {
   const { method, url, status, reason, ms, isQuiet } = exchange;
-  const code = statusTag(status);
-  code.title = reason;
+  const tag = statusTag(status);
+  tag.title = reason;
   const summary = [
     methodTag(method),
-    h("code", targetOf(url)),
-    code,
-    span({ class: "number" }, `${ms} ms`),
+    code(targetOf(url)),
+    tag,
+    span.number(`${ms} ms`),
   ];
   const details = disclosure(
     isQuiet ? "exchange background" : "exchange",
@@ -201,7 +202,7 @@ export async function loadRoot() {
   const response = await get(start.href);
   root = response.body ?? {};
   const { documentation_url: docs } = root;
-  nav.replaceChildren(ul(
+  links.replaceChildren(ul(
     resources(true).map((each) => li(resourceLink(each))),
     docs && li(a({ href: local(docs) }, "Docs")),
     docs && li(a({ href: `${local(docs)}#course` }, "Lessons")),
@@ -232,18 +233,16 @@ export function markCurrent() {
 }
 
 document.body.append(
-  a({ href: "#main", class: "skip" }, "Skip to the content"),
-  h(
-    "header",
-    { class: "top" },
-    a({ href: startPath, class: "brand" }, icon("face", "22"), apiTitle),
-    nav,
+  a.skip({ href: "#main" }, "Skip to the content"),
+  header.top(
+    a.brand({ href: startPath }, icon("face", "22"), apiTitle),
+    links,
     server,
     live,
     who,
     opener,
   ),
-  div({ class: "sheet" }, main, drawer),
+  div.sheet(main, drawer),
   announcer,
 );
 // On a wide screen both sides of an exchange fit beside each other.

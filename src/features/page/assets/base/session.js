@@ -1,7 +1,7 @@
 // @ts-check
 /** Signing in and out, and dialogs. */
 
-import { a, button, div, formOf, h, h2, label, menu, p } from "./dom.js";
+import { a, button, div, formOf, h, h2, label, menu, p, small } from "./dom.js";
 import { loadRoot, main, root, say, who } from "./frame.js";
 import {
   authorization,
@@ -28,7 +28,7 @@ export async function showWho() {
   }
   const { status, body } = await get(url, true);
   if (status !== 200 || !authorization) return;
-  const role = h("small", ` ${body.role}`);
+  const role = small(` ${body.role}`);
   who.replaceChildren(menu(
     [body.username, role],
     a({ href: local(url) }, "Your account"),
@@ -37,7 +37,7 @@ export async function showWho() {
 }
 
 export function askPassword() {
-  const error = p({ role: "alert", class: "wrong" });
+  const error = p.wrong({ role: "alert" });
   const username = field("Username", "text", "username");
   const password = field("Password", "password", "current-password");
   const signIn = async () => {
@@ -64,8 +64,7 @@ export function askPassword() {
   const dialog = openDialog(
     "Sign in",
     signIn,
-    p(
-      { class: "soft" },
+    p.soft(
       "At its first start the server shows the password of admin. The token is kept in this tab only, and lost when you close it.",
     ),
     username.label,
@@ -77,7 +76,7 @@ export function askPassword() {
 
 function field(name, type, autocomplete) {
   const input = h("input", { type, autocomplete, name: autocomplete });
-  return { input, label: label({ class: "field" }, name, input) };
+  return { input, label: label.field(name, input) };
 }
 
 /** Opens a dialog with a form; it is closed by Escape or its button. The last child is its main button. */
@@ -102,7 +101,7 @@ export function openDialog(title, submit, ...children) {
       submit,
       h2({ id: "dialog-title" }, title),
       ...children,
-      div({ class: "row" }, last, close),
+      div.row(last, close),
     ),
   );
   document.body.append(dialog);

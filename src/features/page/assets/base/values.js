@@ -1,7 +1,7 @@
 // @ts-check
 /** How values, records and the references between them are shown. */
 
-import { a, h, pre, span } from "./dom.js";
+import { a, pre, span, time } from "./dom.js";
 import { root } from "./frame.js";
 import { get, local, optionsOf } from "./http.js";
 
@@ -87,7 +87,7 @@ export function format(value, schema = {}, isShort = false) {
   const text = String(value);
   if (schema.format === "date-time" && !Number.isNaN(Date.parse(text))) {
     const shown = localTime(text, isShort ? "short" : "long");
-    return h("time", { datetime: text, title: text }, shown);
+    return time({ datetime: text, title: text }, shown);
   }
   if (schema.format === "iri") {
     return link(
@@ -96,7 +96,7 @@ export function format(value, schema = {}, isShort = false) {
     );
   }
   if (schema.format === "multiline" && !isShort) {
-    return span({ class: "lines" }, text);
+    return span.lines(text);
   }
   return text;
 }

@@ -1,7 +1,7 @@
 // @ts-check
 /** The place of the views: which one is shown, how one goes to another, and what several have in common. */
 
-import { a, div, h, icon, methodTag, p } from "./dom.js";
+import { a, div, icon, methodTag, nav, p } from "./dom.js";
 import { main, markCurrent, say } from "./frame.js";
 import { apiTitle, hooks, local, pathOf, startPath } from "./http.js";
 import { titles } from "./values.js";
@@ -58,7 +58,7 @@ export function setCurrent(view) {
 
 /** Replaces the view. */
 export function fill(...children) {
-  main.replaceChildren(div({ class: "view" }, children));
+  main.replaceChildren(div.view(children));
   main.querySelector("h1")?.setAttribute("tabindex", "-1");
 }
 
@@ -71,20 +71,17 @@ export function crumbs(url) {
     href += `/${step}`;
     return [a({ href }, step), " / "];
   });
-  return links.length > 1 && h(
-    "nav",
-    {
-      class: "crumbs",
-      "aria-label": "Path",
-    },
-    links.slice(1),
-    path.replace(/.*\//, ""),
-  );
+  return links.length > 1 &&
+    nav.crumbs(
+      { "aria-label": "Path" },
+      links.slice(1),
+      path.replace(/.*\//, ""),
+    );
 }
 
 /** An empty list, and what to do first. */
 export function emptyState(text, ...children) {
-  return div({ class: "empty" }, icon("cat", "56"), p(text), ...children);
+  return div.empty(icon("cat", "56"), p(text), ...children);
 }
 
 /** A label of a button that sends a request. */

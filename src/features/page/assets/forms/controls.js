@@ -1,7 +1,16 @@
 // @ts-check
 /** Controls: how a value of each kind of property is typed and read, so that what is typed is what is sent. */
 
-import { div, h, label, option, p, span } from "../base/dom.js";
+import {
+  datalist,
+  div,
+  h,
+  label,
+  option,
+  p,
+  span,
+  textarea,
+} from "../base/dom.js";
 import { get, optionsOf } from "../base/http.js";
 import {
   isNumeric,
@@ -148,7 +157,7 @@ const pauseMs = 150;
  * collection that have what is typed, and the text of a choice stands for its id.
  */
 function referenceControl(input, collection, name) {
-  const list = h("datalist", { id: `choices-${name}` });
+  const list = datalist({ id: `choices-${name}` });
   input.setAttribute("list", list.id);
   /** @type {Map<string, string>} */
   const ids = new Map();
@@ -227,7 +236,7 @@ export function fieldOf(name, schema, value, isRequired) {
       { type: "password", autocomplete: "new-password" }),
   };
   const input = schema.format === "multiline"
-    ? h("textarea", { ...attributes, rows: 5 }, text)
+    ? textarea({ ...attributes, rows: 5 }, text)
     : valueControl(schema, text, attributes);
   const choice = collection
     ? referenceControl(input, collection, name)
@@ -238,13 +247,12 @@ export function fieldOf(name, schema, value, isRequired) {
   const isEither = isNullable && schema.minLength === 0;
   const isNull = h("input", { type: "checkbox", id: `null-${name}` });
   isNull.checked = value == null;
-  const row = div(
-    { class: "field" },
+  const row = div.field(
     label(
       { for: `field-${name}` },
       title.charAt(0).toUpperCase() + title.slice(1),
-      span({ class: "name" }, name),
-      !isRequired && isNullable && span({ class: "soft" }, " optional"),
+      span.name(name),
+      !isRequired && isNullable && span.soft(" optional"),
     ),
     input,
     choice?.list,

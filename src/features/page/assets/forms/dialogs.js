@@ -6,6 +6,7 @@ import {
   div,
   h,
   label,
+  mark,
   p,
   scroller,
   table,
@@ -34,10 +35,10 @@ export function showConflict(view, { theirs, mine }, { keep, apply }) {
     )
     .map((name) =>
       tr([
-        th({ scope: "row", class: "name" }, name),
+        th.name({ scope: "row" }, name),
         ...versions.map((version) => {
           const shown = format(version[name], properties[name]) || "empty";
-          return td(version[name] === record[name] ? shown : h("mark", shown));
+          return td(version[name] === record[name] ? shown : mark(shown));
         }),
       ])
     );
@@ -59,8 +60,7 @@ export function showConflict(view, { theirs, mine }, { keep, apply }) {
         tbody(rows),
       ),
     ),
-    div(
-      { class: "row" },
+    div.row(
       button(
         sends("Apply my change", "PATCH"),
         () => {
@@ -81,8 +81,8 @@ export function showConflict(view, { theirs, mine }, { keep, apply }) {
 export function confirmDelete({ response: { body, headers }, options }) {
   const error = div({ role: "alert" });
   const cascade = h("input", { type: "checkbox", id: "cascade" });
-  const more = label(
-    { hidden: "", for: "cascade", class: "row" },
+  const more = label.row(
+    { hidden: "", for: "cascade" },
     cascade,
     " Also delete the records that require it, and clear the other references (?cascade=true)",
   );

@@ -1,7 +1,17 @@
 // @ts-check
 /** The filters of a collection: parameters of its URL, shown as chips and set in a form. */
 
-import { a, div, formOf, h, icon, option, popup, span } from "../base/dom.js";
+import {
+  a,
+  code,
+  div,
+  formOf,
+  h,
+  icon,
+  option,
+  popup,
+  span,
+} from "../base/dom.js";
 import { parametersOf } from "../base/http.js";
 import { isLink, isNumeric, typesOf } from "../base/values.js";
 import { navigate } from "../base/view.js";
@@ -99,17 +109,16 @@ export function filterForm(view) {
     const said = value === "null"
       ? operators[`${end}=null`]
       : `${operators[end] ?? end} ${value}`;
-    return span(
-      { class: "chip" },
-      span(h("code", name), ` ${said}`),
+    return span.chip(
+      span(code(name), ` ${said}`),
       a({
         href: withoutFilters(view, at),
         "aria-label": `Remove the filter ${parameter}`,
       }, icon("close", "14")),
     );
   });
-  return div(
-    { class: "row", id: chips.length > 0 && "filtered" },
+  return div.row(
+    { id: chips.length > 0 && "filtered" },
     chips,
     popup("Filter", () => allFilters(view)),
     chips.length > 0 && a({ href: withoutFilters(view) }, "Clear"),
@@ -168,12 +177,7 @@ function filterRow(name, schema, suffix, value) {
     return [name + end, fixed ?? textOf(control)];
   };
   return {
-    row: div(
-      { class: "filter" },
-      span({ class: "name" }, name),
-      operator,
-      place,
-    ),
+    row: div.filter(span.name(name), operator, place),
     read,
     isHalf: () => place.contains(control) && control.validity.badInput,
   };

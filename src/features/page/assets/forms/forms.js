@@ -4,7 +4,7 @@
  * writable properties that OPTIONS returns.
  */
 
-import { a, button, div, formOf, h, h1, p, span } from "../base/dom.js";
+import { a, b, button, div, formOf, h, h1, p, span } from "../base/dom.js";
 import { showProblem } from "../base/exchange.js";
 import { main, say } from "../base/frame.js";
 import {
@@ -55,10 +55,7 @@ function hasFaults(controls, summary) {
   });
   summary.replaceChildren();
   if (faults.length === 0) return false;
-  summary.append(p(
-    { class: "wrong" },
-    "Nothing was sent: correct what is marked first.",
-  ));
+  summary.append(p.wrong("Nothing was sent: correct what is marked first."));
   main.querySelector("[aria-invalid=true]")?.focus();
   return true;
 }
@@ -92,16 +89,12 @@ export async function showForm(view, kind) {
     return [
       crumbs(url),
       h1("Not allowed"),
-      p(
-        { class: "wrong" },
-        "You may not do this here: sign in as a user who may.",
-      ),
-      div(
-        { class: "row" },
+      p.wrong("You may not do this here: sign in as a user who may."),
+      div.row(
         !authorization && button("Sign in", askPassword, undefined, {
           class: "primary",
         }),
-        a({ href: back, class: "button quiet" }, "Back"),
+        a.button.quiet({ href: back }, "Back"),
       ),
     ];
   }
@@ -156,13 +149,13 @@ function recordForm(view, { isNew, fixed, back, to }) {
       const isRequired = required.has(name) && (isNew || !each.writeOnly);
       return fieldOf(name, each, value, isRequired);
     });
-  const summary = div({ role: "alert", tabindex: "-1", class: "near" });
+  const summary = div.near({ role: "alert", tabindex: "-1" });
   const draft = draftOf(targetPath(isNew ? to : record.url, isNew), controls, {
     key: newKey(),
     etag: etagOf(response),
   });
   let { etag } = draft;
-  const sending = span({ class: "soft wide" });
+  const sending = span.soft.wide();
   const count = () => {
     const changed = controls.filter((each) => each.isChanged()).length;
     sending.textContent = isNew
@@ -235,19 +228,16 @@ function recordForm(view, { isNew, fixed, back, to }) {
     { novalidate: true, id: "editing", class: "stack" },
     () => submit(isNew ? "POST" : "PATCH"),
     summary,
-    draft.isRestored && div(
-      { class: "row card", id: "restored" },
-      "What you had typed here is back.",
-      button("Discard it", discard, "discard", { class: "quiet" }),
-    ),
-    fixed && p(
-      { class: "field" },
-      h("b", fixed.name.replace(/_id$/, "")),
-      `${fixed.title}, by the URL`,
-    ),
+    draft.isRestored &&
+      div.row.card(
+        { id: "restored" },
+        "What you had typed here is back.",
+        button("Discard it", discard, "discard", { class: "quiet" }),
+      ),
+    fixed &&
+      p.field(b(fixed.name.replace(/_id$/, "")), `${fixed.title}, by the URL`),
     controls.map(({ row }) => row),
-    div(
-      { class: "bar row" },
+    div.bar.row(
       h(
         "button",
         { class: "primary", id: "save" },

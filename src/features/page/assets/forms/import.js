@@ -3,6 +3,7 @@
 
 import {
   a,
+  b,
   dd,
   div,
   dl,
@@ -13,6 +14,7 @@ import {
   h2,
   label,
   p,
+  progress,
   scroller,
   table,
   tbody,
@@ -97,15 +99,12 @@ function preview(records, writable) {
   const unknown = names.filter((name) => !writable.includes(name));
   return [
     unknown.length > 0 &&
-    p(
-      { class: "wrong" },
-      `Not properties that can be set here: ${unknown.join(", ")}.`,
-    ),
+    p.wrong(`Not properties that can be set here: ${unknown.join(", ")}.`),
     scroller(
       "Preview",
       table(
         thead(
-          tr(names.map((name) => th({ scope: "col", class: "name" }, name))),
+          tr(names.map((name) => th.name({ scope: "col" }, name))),
         ),
         tbody(
           records.map((record) =>
@@ -125,8 +124,8 @@ export async function importForm(url, back) {
     accept: ".ndjson,.jsonl,.csv,.tsv,.txt",
     onchange: () => reading = read(),
   });
-  const error = div({ role: "alert", class: "near" });
-  const shown = div({ class: "stack", id: "preview", "aria-live": "polite" });
+  const error = div.near({ role: "alert" });
+  const shown = div.stack({ id: "preview", "aria-live": "polite" });
   /** @type {{file: File, key: string, lines: number} | undefined} */
   let chosen;
   let reading = Promise.resolve();
@@ -165,7 +164,7 @@ export async function importForm(url, back) {
   const submit = async () => {
     await reading;
     if (!chosen) {
-      error.replaceChildren(p({ class: "wrong" }, "Choose a file first."));
+      error.replaceChildren(p.wrong("Choose a file first."));
       return input.focus();
     }
     const { file, key, lines } = chosen;
@@ -189,17 +188,15 @@ export async function importForm(url, back) {
     formOf(
       { id: "editing", class: "stack", novalidate: true },
       submit,
-      p(
-        { class: "soft prose" },
+      p.soft.prose(
         "NDJSON, one record per line, as Export creates it; or CSV whose first line names the properties. The browser turns CSV into NDJSON. The import then runs as a task, whose progress you see.",
       ),
-      div({ class: "field" }, label({ for: "file" }, "File"), input),
+      div.field(label({ for: "file" }, "File"), input),
       error,
       shown,
-      div(
-        { class: "bar row" },
+      div.bar.row(
         h("button", { class: "primary" }, sends("Import", "POST")),
-        a({ href: back, class: "button quiet" }, "Cancel"),
+        a.button.quiet({ href: back }, "Cancel"),
       ),
     ),
   ];
@@ -215,28 +212,24 @@ export function taskView(task) {
     : total
     ? `${lines} of ${total} lines`
     : `${lines} lines`;
-  return div(
-    { class: "stack card" },
-    p({ class: "row" }, h("b", status), words),
+  return div.stack.card(
+    p.row(b(status), words),
     !isDone &&
-      h("progress", {
+      progress({
         "aria-label": words,
         ...(total && { value: lines, max: total }),
       }),
-    rejected > 0 && Array.isArray(errors) && errors.length > 0 && div(
-      { class: "near" },
-      h2("Rejected lines"),
-      dl(
-        { class: "fields" },
-        errors.map(({ line, error, errors: all = [] }) => [
+    rejected > 0 && Array.isArray(errors) && errors.length > 0 &&
+      div.near(
+        h2("Rejected lines"),
+        dl.fields(errors.map(({ line, error, errors: all = [] }) => [
           dt(`Line ${line}`),
           dd(
             [error, ...all.map(({ field, message }) => `${field} ${message}`)]
               .filter(Boolean).join(" "),
           ),
-        ]),
+        ])),
       ),
-    ),
   );
 }
 

@@ -9,15 +9,18 @@ import {
   a,
   button,
   div,
+  fieldset,
   h,
   h1,
   h2,
   icon,
   label,
+  legend,
   li,
   methodTag,
   ol,
   p,
+  section,
   span,
   statusTag,
 } from "../base/dom.js";
@@ -160,8 +163,8 @@ async function cleanUp() {
 function track() {
   const done = doneLessons();
   const name = `${done.length} of ${lessons.length} lessons done`;
-  return span(
-    { class: "track push", role: "img", "aria-label": name },
+  return span.track.push(
+    { role: "img", "aria-label": name },
     lessons.map(({ title }) =>
       span({ class: done.includes(title) && "done" }, icon("paw"))
     ),
@@ -176,21 +179,17 @@ export async function showCourse() {
   const done = doneLessons();
   fill(
     h1("A course of twelve lessons"),
-    p(
-      { class: "prose" },
+    p.prose(
       "In each lesson you predict what happens, send requests, look at the exchanges and read why. First sign in as a user who may create and delete records: the course uses its own, and deletes them.",
     ),
-    div({ class: "row" }, track()),
-    ol(
-      { class: "steps" },
-      lessons.map(({ title }, at) =>
-        li(
-          { class: done.includes(title) && "done" },
-          icon("paw"),
-          a({ href: `#course-${at + 1}` }, title),
-        )
-      ),
-    ),
+    div.row(track()),
+    ol.steps(lessons.map(({ title }, at) =>
+      li(
+        { class: done.includes(title) && "done" },
+        icon("paw"),
+        a({ href: `#course-${at + 1}` }, title),
+      )
+    )),
   );
 }
 
@@ -239,7 +238,7 @@ function stepOf([sentence, request], { memory, verdict, onDone }) {
 function showLesson({ title, question, wrong, right, steps, why }, number) {
   const memory = { key: newText().replace(" ", "-"), root: start.href };
   const verdict = div({ id: "verdict", role: "status" });
-  const result = div({ id: "why", class: "stack" });
+  const result = div.stack({ id: "why" });
   const next = number < lessons.length ? `#course-${number + 1}` : "#course";
   const conclude = () => {
     const guess = main.querySelector("[name=guess]:checked")?.value;
@@ -254,7 +253,7 @@ function showLesson({ title, question, wrong, right, steps, why }, number) {
     store("lessons", [...done], "localStorage");
     const following = lessons[number]?.title;
     const text = following ? `Next: ${following}` : "All lessons";
-    result.append(p(why), a({ href: next, class: "button primary" }, text));
+    result.append(p(why), a.button.primary({ href: next }, text));
   };
   const enable = (at) => {
     const press = made[at]?.press;
@@ -271,29 +270,24 @@ function showLesson({ title, question, wrong, right, steps, why }, number) {
     if (!made[0]?.item.classList.contains("done")) enable(0);
   };
   fill(
-    div({ class: "row" }, a({ href: "#course" }, "All lessons"), track()),
-    p({ class: "soft" }, `Lesson ${number} of ${lessons.length}`),
+    div.row(a({ href: "#course" }, "All lessons"), track()),
+    p.soft(`Lesson ${number} of ${lessons.length}`),
     h1(title),
-    div(
-      { class: "prose stack" },
-      h(
-        "fieldset",
-        { class: "card near" },
-        h("legend", "First predict"),
+    div.prose.stack(
+      fieldset.card.near(
+        legend("First predict"),
         p(question),
         answers.map((answer) => {
           const field = { type: "radio", name: "guess", value: answer };
           const input = h("input", { ...field, onchange: choose });
-          return label({ class: "choice" }, input, answer);
+          return label.choice(input, answer);
         }),
       ),
-      h(
-        "section",
-        { class: "card stack" },
+      section.card.stack(
         h2("Then send"),
-        ol({ class: "steps" }, made.map(({ item }) => item)),
+        ol.steps(made.map(({ item }) => item)),
       ),
-      h("section", { class: "stack" }, verdict, result),
+      section.stack(verdict, result),
     ),
   );
 }

@@ -3,6 +3,8 @@
 
 import {
   a,
+  b,
+  code,
   dd,
   div,
   dl,
@@ -13,9 +15,11 @@ import {
   h3,
   li,
   methodTag,
+  nav,
   p,
   pre,
   scroller,
+  section,
   table,
   tbody,
   td,
@@ -43,13 +47,8 @@ import { chaptersOf } from "./manual.js";
 /** @typedef {import("../base/http.js").Json} Json */
 
 /** A part of the documentation, with its title in the contents. */
-function section(id, title, ...content) {
-  return h(
-    "section",
-    { id, class: "stack", tabindex: "-1" },
-    h2(title),
-    content,
-  );
+function part(id, title, ...content) {
+  return section.stack({ id, tabindex: "-1" }, h2(title), content);
 }
 
 /** A request that runs on a click, with its response below. */
@@ -60,12 +59,10 @@ function example(url) {
     output.replaceChildren(p(`${status} ${reason}`), format(body ?? null));
   };
   const path = targetOf(url);
-  return div(
-    { class: "example near" },
-    div(
-      { class: "row" },
+  return div.example.near(
+    div.row(
       methodTag("GET"),
-      h("code", path),
+      code(path),
       h("button", {
         type: "button",
         class: "push",
@@ -79,10 +76,7 @@ function example(url) {
 
 /** A paragraph whose backticks mark code. */
 function paragraph(text) {
-  return p(
-    { class: "prose" },
-    text.split("`").map((each, at) => at % 2 ? h("code", each) : each),
-  );
+  return p.prose(text.split("`").map((each, at) => at % 2 ? code(each) : each));
 }
 
 function partOf(part, collection, title) {
@@ -132,7 +126,7 @@ function roles(paths) {
     return tr(th({ scope: "row" }, nameOf(name)), cells);
   });
   const heads = [td(), ...methods.map((each) => th({ scope: "col" }, each))];
-  return section(
+  return part(
     "roles",
     "Who may do what",
     paragraph(
@@ -166,14 +160,13 @@ async function resource([name, href], all) {
   const request = jsonOf(post?.requestBody)?.example;
   const schemaOf201 = resolve(jsonOf(post?.responses?.[201])?.schema, all);
   const response = schemaOf201?.examples?.[0];
-  return section(
+  return part(
     `resource-${name.replace(/_url$/, "")}`,
     title,
     p(link(url, targetOf(url)), ` – you may: ${methods.join(", ")}`),
     rows.length > 0 &&
       scroller(`Properties of ${title}`, table(tbody(rows))),
-    request && div(
-      { class: "pair" },
+    request && div.pair(
       div(
         h3("Request"),
         pre(`POST ${targetOf(url)}\n\n${JSON.stringify(request, null, 2)}`),
@@ -187,14 +180,14 @@ async function resource([name, href], all) {
 /** All URLs. */
 function urls(paths) {
   const rows = Object.entries(paths).map(([path, item]) => [
-    dt(h("code", path)),
+    dt(code(path)),
     Object.entries(item)
       .filter(([method]) => !/^(?:parameters|head|options)$/.test(method))
       .map(([method, { summary }]) =>
-        dd(h("b", method.replace("x-", "").toUpperCase()), ` ${summary}`)
+        dd(b(method.replace("x-", "").toUpperCase()), ` ${summary}`)
       ),
   ]);
-  return section("urls", "All URLs and methods", dl(rows));
+  return part("urls", "All URLs and methods", dl(rows));
 }
 
 function errors(all) {
@@ -202,12 +195,12 @@ function errors(all) {
     dt({ id: code, tabindex: "-1" }, code),
     dd(`${message} ${meaningOf(Math.floor(Number(code) / 100))}`),
   ]);
-  return section("errors", "All errors", dl(rows));
+  return part("errors", "All errors", dl(rows));
 }
 
 /** The contents, and a field that hides what does not have the words typed. */
 function contentsOf(sections) {
-  const status = p({ role: "status", class: "soft" });
+  const status = p.soft({ role: "status" });
   const entries = sections.map((each) => {
     const { id, firstChild } = each;
     return li(a({ href: `#${id}` }, firstChild.textContent));
@@ -232,12 +225,11 @@ function contentsOf(sections) {
     "aria-label": "Search the documentation",
     oninput: search,
   });
-  return h(
-    "nav",
-    { class: "near", "aria-label": "Contents" },
+  return nav.near(
+    { "aria-label": "Contents" },
     field,
     status,
-    ul({ class: "contents" }, entries),
+    ul.contents(entries),
   );
 }
 
@@ -264,7 +256,7 @@ export async function showDocs() {
   );
   const sections = [
     ...chapters.map(([id, title, ...parts]) =>
-      section(
+      part(
         id,
         title,
         parts.map((each) => each && partOf(each, collection, title)),
@@ -277,16 +269,11 @@ export async function showDocs() {
   ].filter(Boolean);
   fill(
     h1("Documentation"),
-    p(
-      { class: "prose" },
+    p.prose(
       "Written by the running API about itself: sign in first, and it shows what you may do. New to HTTP? ",
       a({ href: "#course" }, "A course of twelve lessons"),
     ),
-    div(
-      { class: "docs" },
-      contentsOf(sections),
-      div({ class: "stack" }, sections),
-    ),
+    div.docs(contentsOf(sections), div.stack(sections)),
   );
   const target = document.getElementById(location.hash.slice(1));
   target?.scrollIntoView();
