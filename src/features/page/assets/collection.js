@@ -10,8 +10,8 @@ import {
   label,
   nav,
   nextFrame,
-  option,
   scroller,
+  select,
   span,
   table,
   tbody,
@@ -265,12 +265,10 @@ export function pager({ response: { headers, body }, url }) {
       h("button", { type: "button", id: "more", class: "quiet", hidden: "" }),
       label.row(
         "Rows per page ",
-        h(
-          "select",
+        select(
           { id: "page-size", onchange: choose },
-          sizes.map((each) =>
-            option({ value: each, selected: each === size }, each)
-          ),
+          sizes.map((each) => [each, each]),
+          size,
         ),
       ),
     ),

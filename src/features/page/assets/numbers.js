@@ -8,8 +8,8 @@ import {
   formOf,
   h,
   label,
-  option,
   popup,
+  select,
   shape,
 } from "./base/dom.js";
 import { say } from "./base/frame.js";
@@ -30,10 +30,7 @@ const values = {
 
 /** A choice among texts that people read, by the values that are sent. */
 function choice(name, title, choices, chosen) {
-  const options = choices.map(([value, text]) =>
-    option({ value, selected: value === chosen }, text)
-  );
-  return label(title, " ", h("select", { name }, options));
+  return label(title, " ", select({ name }, choices, chosen));
 }
 
 /** Returns the aggregates and the groups that properties allow: parameters, and their names for people. */

@@ -132,6 +132,32 @@ export function scroller(name, ...children) {
   return div({ ...attributes, "aria-label": name }, ...children);
 }
 
+/** A table that scrolls in itself; each row begins with its heading. */
+export function dataTable(name, heads, rows) {
+  return scroller(
+    name,
+    table(
+      thead(tr(heads.map((each) => th({ scope: "col" }, each)))),
+      tbody(
+        rows.map(([head, ...cells]) =>
+          tr(th({ scope: "row" }, head), cells.map((each) => td(each)))
+        ),
+      ),
+    ),
+  );
+}
+
+/** A choice among values, each with the text that people read. */
+export function select(attributes, choices, chosen) {
+  return h(
+    "select",
+    attributes,
+    choices.map(([value, text]) =>
+      option({ value, selected: String(value) === chosen }, text)
+    ),
+  );
+}
+
 /** Wraps what an event starts so that it runs once at a time: its button shows that it runs, and ignores further clicks. */
 function once(work) {
   let isRunning = false;

@@ -8,6 +8,7 @@ import {
   label,
   option,
   p,
+  select,
   span,
   textarea,
 } from "../base/dom.js";
@@ -46,12 +47,10 @@ export function valueControl(schema, value, attributes) {
   const choices = schema.enum?.filter((each) => each !== null) ??
     (isBoolean && [true, false]);
   if (choices) {
-    return h(
-      "select",
+    return select(
       attributes,
-      ["", ...choices].map((each) =>
-        option({ value: each, selected: String(each) === value }, `${each}`)
-      ),
+      ["", ...choices].map((each) => [each, String(each)]),
+      value,
     );
   }
   const isInstant = format === "date-time";

@@ -3,18 +3,13 @@
 
 import {
   button,
+  code,
+  dataTable,
   div,
   h,
   label,
   mark,
   p,
-  scroller,
-  table,
-  tbody,
-  td,
-  th,
-  thead,
-  tr,
 } from "../base/dom.js";
 import { showProblem } from "../base/exchange.js";
 import { say } from "../base/frame.js";
@@ -33,15 +28,13 @@ export function showConflict(view, { theirs, mine }, { keep, apply }) {
       !properties[name]?.writeOnly &&
       new Set(versions.map((version) => version[name])).size > 1
     )
-    .map((name) =>
-      tr([
-        th.name({ scope: "row" }, name),
-        ...versions.map((version) => {
-          const shown = format(version[name], properties[name]) || "empty";
-          return td(version[name] === record[name] ? shown : mark(shown));
-        }),
-      ])
-    );
+    .map((name) => [
+      code(name),
+      ...versions.map((version) => {
+        const shown = format(version[name], properties[name]) || "empty";
+        return version[name] === record[name] ? shown : mark(shown);
+      }),
+    ]);
   const columns = [
     "property",
     "as you read it",
@@ -52,14 +45,7 @@ export function showConflict(view, { theirs, mine }, { keep, apply }) {
     "Somebody else has changed this record",
     undefined,
     p("412: your If-Match names the version that you read, but the record has changed since. Nothing was changed. Without If-Match you would not have noticed."),
-    scroller(
-      "The versions",
-      table(
-        { id: "versions" },
-        thead(tr(columns.map((text) => th({ scope: "col" }, text)))),
-        tbody(rows),
-      ),
-    ),
+    div({ id: "versions" }, dataTable("The versions", columns, rows)),
     div.row(
       button(
         sends("Apply my change", "PATCH"),

@@ -8,8 +8,8 @@ import {
   formOf,
   h,
   icon,
-  option,
   popup,
+  select,
   span,
 } from "../base/dom.js";
 import { parametersOf } from "../base/http.js";
@@ -156,12 +156,10 @@ function allFilters(view) {
 /** @returns {{row: HTMLElement, read: () => [string, string], isHalf: () => boolean}} */
 function filterRow(name, schema, suffix, value) {
   const selected = value === "null" ? `${suffix}=null` : suffix;
-  const operator = h(
-    "select",
+  const operator = select(
     { "aria-label": `${name}: comparison`, onchange: () => draw() },
-    operatorsOf(schema).map(([end, text]) =>
-      option({ value: end, selected: end === selected }, text)
-    ),
+    operatorsOf(schema),
+    selected,
   );
   let control;
   const place = span();

@@ -4,6 +4,8 @@
 import {
   a,
   b,
+  code,
+  dataTable,
   dd,
   div,
   dl,
@@ -15,13 +17,6 @@ import {
   label,
   p,
   progress,
-  scroller,
-  table,
-  tbody,
-  td,
-  th,
-  thead,
-  tr,
 } from "../base/dom.js";
 import { showProblem } from "../base/exchange.js";
 import { say } from "../base/frame.js";
@@ -100,17 +95,11 @@ function preview(records, writable) {
   return [
     unknown.length > 0 &&
     p.wrong(`Not properties that can be set here: ${unknown.join(", ")}.`),
-    scroller(
+    dataTable(
       "Preview",
-      table(
-        thead(
-          tr(names.map((name) => th.name({ scope: "col" }, name))),
-        ),
-        tbody(
-          records.map((record) =>
-            tr(names.map((name) => td(JSON.stringify(record?.[name]) ?? "")))
-          ),
-        ),
+      names.map((name) => code(name)),
+      records.map((record) =>
+        names.map((name) => JSON.stringify(record?.[name]) ?? "")
       ),
     ),
   ];

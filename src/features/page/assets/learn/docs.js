@@ -5,6 +5,7 @@ import {
   a,
   b,
   code,
+  dataTable,
   dd,
   div,
   dl,
@@ -18,14 +19,7 @@ import {
   nav,
   p,
   pre,
-  scroller,
   section,
-  table,
-  tbody,
-  td,
-  th,
-  thead,
-  tr,
   ul,
 } from "../base/dom.js";
 import { meaningOf } from "../base/exchange.js";
@@ -81,10 +75,10 @@ function paragraph(text) {
 
 function partOf(part, collection, title) {
   if (typeof part !== "string") {
-    const rows = part.map(([method, ...cells]) =>
-      tr(th({ scope: "row" }, methodTag(method)), cells.map((each) => td(each)))
-    );
-    return scroller(title, table(tbody(rows)));
+    const rows = part.map((
+      [method, ...cells],
+    ) => [methodTag(method), ...cells]);
+    return dataTable(title, ["Method", "Status", "Meaning"], rows);
   }
   if (part.startsWith("$ ")) return pre(part.slice(2));
   if (part.startsWith("GET ")) return example(collection + part.slice(4));
@@ -121,18 +115,17 @@ function roles(paths) {
       const key = method.toLowerCase();
       const at = keyOf(url);
       const operation = paths[at]?.[key] ?? paths[`${at}/{id}`]?.[key];
-      return td(operation ? roleOf(operation) : "–");
+      return operation ? roleOf(operation) : "–";
     });
-    return tr(th({ scope: "row" }, nameOf(name)), cells);
+    return [nameOf(name), ...cells];
   });
-  const heads = [td(), ...methods.map((each) => th({ scope: "col" }, each))];
   return part(
     "roles",
     "Who may do what",
     paragraph(
       "A role may do what those before it may. PUT, PATCH and DELETE are about one record.",
     ),
-    scroller("Who may do what", table(thead(tr(heads)), tbody(rows))),
+    dataTable("Who may do what", ["Resource", ...methods], rows),
   );
 }
 
@@ -149,12 +142,7 @@ async function resource([name, href], all) {
   const title = nameOf(name);
   const rows = Object.entries(schema.properties ?? {}).map((
     [property, each],
-  ) =>
-    tr(
-      th({ scope: "row" }, property),
-      td(rulesOf(each, schema.required?.includes(property))),
-    )
-  );
+  ) => [property, rulesOf(each, schema.required?.includes(property))]);
   const { post } = all.paths?.[keyOf(href)] ?? {};
   const jsonOf = (part) => resolve(part, all)?.content?.["application/json"];
   const request = jsonOf(post?.requestBody)?.example;
@@ -165,7 +153,7 @@ async function resource([name, href], all) {
     title,
     p(link(url, targetOf(url)), ` – you may: ${methods.join(", ")}`),
     rows.length > 0 &&
-      scroller(`Properties of ${title}`, table(tbody(rows))),
+      dataTable(`Properties of ${title}`, ["Property", "Rules"], rows),
     request && div.pair(
       div(
         h3("Request"),
