@@ -61,47 +61,44 @@ export function parametersOf(url) {
   return new URLSearchParams(new URL(url).search.replaceAll("+", "%2B"));
 }
 
-/** Takes the place of a storage that the browser blocks. @type {Map<string, string>} */
+/** What the storages of the browser do not take: they are blocked, or full. @type {Map<string, string>} */
 const memory = new Map();
-
-/** A storage of the browser; to read it throws where site data is blocked. @param {"sessionStorage" | "localStorage"} name */
-function storage(name) {
-  try {
-    return globalThis[name];
-  } catch {
-    return undefined;
-  }
-}
 
 /** The keys in the storage of this tab, which another API of the same origin must not read. */
 const storageKey = (name) => `${startPath} ${name}`;
 
+/** Does what throws where site data is blocked. */
+function attempt(work, otherwise = /** @returns {any} */ () => undefined) {
+  try {
+    return work();
+  } catch {
+    return otherwise();
+  }
+}
+
 /** Returns what is stored in this tab or, with `localStorage`, in this browser. @param {"sessionStorage" | "localStorage"} [where] */
 export function stored(name, where = "sessionStorage") {
   const key = storageKey(name);
-  const place = storage(where);
-  return parse(place?.getItem(key) ?? memory.get(key) ?? "null");
+  const text = memory.get(key) ?? attempt(() => globalThis[where].getItem(key));
+  return parse(text ?? "null");
 }
 
 /** @param {"sessionStorage" | "localStorage"} [where] */
 export function store(name, value, where = "sessionStorage") {
   const key = storageKey(name);
-  const place = storage(where);
   const text = JSON.stringify(value);
-  try {
-    if (!place) memory.set(key, text);
-    place?.setItem(key, text);
-  } catch { // full: what is not stored is requested again
-    place?.removeItem(key);
-  }
+  memory.delete(key);
+  attempt(
+    () => globalThis[where].setItem(key, text),
+    () => memory.set(key, text),
+  );
 }
 
 /** Forgets the drafts of forms, which the next user must not see. */
 export function forgetDrafts() {
-  for (const key of Object.keys(storage("sessionStorage") ?? {})) {
-    const isDraft = key.startsWith(storageKey("draft "));
-    if (isDraft) storage("sessionStorage")?.removeItem(key);
-  }
+  const drafts = attempt(() => Object.keys(sessionStorage), () => [])
+    .filter((key) => key.startsWith(storageKey("draft ")));
+  for (const key of drafts) sessionStorage.removeItem(key);
   memory.clear();
 }
 
@@ -127,11 +124,7 @@ const maxShownLength = 100_000;
 const described = new Map();
 
 export function parse(text) {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
+  return attempt(() => JSON.parse(text));
 }
 
 /**

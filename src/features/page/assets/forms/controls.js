@@ -16,6 +16,7 @@ import { get, optionsOf } from "../base/http.js";
 import {
   isNumeric,
   targetCollection,
+  titled,
   titleNameOf,
   titleOf,
   typesOf,
@@ -160,12 +161,11 @@ function referenceControl(input, collection, name) {
   input.setAttribute("list", list.id);
   /** @type {Map<string, string>} */
   const ids = new Map();
-  const remember = (each, schema) => {
-    const title = titleOf(each, schema);
+  const remember = (id, title) => {
     // Two records can have one title; then the id tells them apart.
-    const isTaken = (ids.get(title) ?? String(each.id)) !== String(each.id);
-    const text = isTaken ? `${title} (${each.id})` : title;
-    ids.set(text, String(each.id));
+    const isTaken = (ids.get(title) ?? String(id)) !== String(id);
+    const text = isTaken ? `${title} (${id})` : title;
+    ids.set(text, String(id));
     return text;
   };
   let asked = "";
@@ -180,7 +180,7 @@ function referenceControl(input, collection, name) {
     const { body } = await get(`${collection}?limit=20${sort}${query}`, true);
     if (asked !== typed || !Array.isArray(body)) return;
     list.replaceChildren(
-      ...body.map((each) => option(remember(each, schema))),
+      ...body.map((each) => option(remember(each.id, titleOf(each, schema)))),
     );
   };
   let timer = 0;
@@ -196,12 +196,9 @@ function referenceControl(input, collection, name) {
   /** Shows the title of the record that has an id. */
   const show = async (id) => {
     const before = input.value;
-    const [{ schema }, { body, status }] = await Promise.all([
-      optionsOf(collection),
-      get(`${collection}/${id}`, true),
-    ]);
-    if (status !== 200) return undefined;
-    const text = remember(body, schema);
+    const { title } = await titled(`${collection}/${id}`);
+    if (title === undefined) return undefined;
+    const text = remember(id, title);
     if (input.value === before) input.value = text;
     return text;
   };

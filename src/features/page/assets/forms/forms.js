@@ -12,7 +12,6 @@ import {
   etagOf,
   get,
   newKey,
-  optionsOf,
   pathOf,
   send,
   start,
@@ -20,7 +19,7 @@ import {
   stored,
 } from "../base/http.js";
 import { askPassword } from "../base/session.js";
-import { titleOf } from "../base/values.js";
+import { titled, titleOf } from "../base/values.js";
 import { crumbs, navigate, sends, show } from "../base/view.js";
 import { fieldOf } from "./controls.js";
 import { showConflict } from "./dialogs.js";
@@ -73,12 +72,8 @@ async function fixedBy(url, properties) {
   const [name] = named.find(([, each]) => each["x-as"] === segment) ??
     named.find(([, each]) => !each["x-as"]) ?? [];
   if (!name) return undefined;
-  const parent = url.replace(/\/[^/]*$/, "");
-  const [{ schema }, { body, status }] = await Promise.all([
-    optionsOf(parent),
-    get(parent, true),
-  ]);
-  return { name, title: status === 200 ? titleOf(body, schema) : path[2] };
+  const { title = path[2] } = await titled(url.replace(/\/[^/]*$/, ""));
+  return { name, title };
 }
 
 export async function showForm(view, kind) {

@@ -29,52 +29,41 @@ import { local, optionsOf, send, start, store, stored } from "../base/http.js";
 import { fill } from "../base/view.js";
 import { lessons } from "./lessons.js";
 
-const state = {
-  collection: "",
-  content: {},
-  created: [],
-  ...stored("course"),
-};
+/** @typedef {import("../base/http.js").Json} Json */
+
+/** The records of the lessons, until they are deleted. @type {string[]} */
+let created = stored("course") ?? [];
+
+/** The collection of the lessons; empty until they have one. */
+let collection = "";
+
+/** Returns the content of a new record. @returns {Json} */
+let newContent = () => ({});
 
 /** The titles of the lessons that were done, in this browser. @returns {string[]} */
 const doneLessons = () => stored("lessons", "localStorage") ?? [];
 
 const newText = () => `Lesson ${Math.random().toString(36).slice(2, 8)}`;
 
-const newAddress = () => `${newText().replace(" ", ".")}@example.com`;
-
-/** The content of a new record: its texts are new, as some must be unique. */
-function newContent() {
-  const renew = (value) =>
-    /^Lesson \w+$/.test(value)
-      ? newText()
-      : /^Lesson\.\w+@example\.com$/.test(value)
-      ? newAddress()
-      : value;
-  return Object.fromEntries(
-    Object.entries(state.content).map(([name, value]) => [name, renew(value)]),
-  );
-}
-
 /** Returns the body of a request: nothing, an empty object, a change of one text, or a whole record, the same as before in a PUT and in a retry. */
 function bodyOf(method, { isEmpty, isRetry, memory }) {
   if (!/^P/.test(method)) return undefined;
   if (isEmpty) return "{}";
-  const isKept = memory.content && (isRetry || method !== "POST");
-  const content = isKept ? memory.content : newContent();
-  if (method !== "PATCH") memory.content = content;
-  const text = Object.keys(content).find((each) =>
-    String(content[each]).startsWith("Lesson")
-  );
-  const isPart = method === "PATCH" && text;
-  return JSON.stringify(isPart ? { [text]: newText() } : content);
+  const fresh = newContent();
+  const isKept = memory.content && (isRetry || method === "PUT");
+  if (method === "PATCH") {
+    const text = Object.keys(fresh).find((each) => /^Lesson/.test(fresh[each]));
+    return JSON.stringify(text ? { [text]: fresh[text] } : memory.content);
+  }
+  if (!isKept) memory.content = fresh;
+  return JSON.stringify(memory.content);
 }
 
 /** Sends a request of a lesson, such as `GET r If-None-Match:etag`; returns its status, 0 if it did not do what the lesson shows. */
 async function run(words, memory) {
   const [method = "", target = "", ...options] = words;
   const [, base = "", rest = ""] = /^(\w+)(.*)$/.exec(target) ?? [];
-  const url = { ...memory, c: state.collection, r: memory.url }[base];
+  const url = { ...memory, c: collection, r: memory.url }[base];
   const fields = Object.fromEntries(
     options.filter((each) => each.includes(":")).map((each) => {
       const [name = "", value = ""] = each.split(":");
@@ -95,34 +84,36 @@ async function run(words, memory) {
   if (isRetry && record.url !== memory.url) return 0;
   memory.isSent = true;
   memory.url = record.url;
-  if (!isRetry) state.created.push(record.url);
-  store("course", state);
+  if (!isRetry) remember(record.url);
   return status;
 }
 
-/** Makes up a value. What only a pattern describes is taken from an existing record. */
+/** Makes up a value: a new text, as some must be unique. What only a pattern describes is taken from an existing record. */
 function sample(
   { type, format, pattern = "", enum: choices, maxLength, minimum = 1 },
   existing,
 ) {
   if (choices) return choices[0];
-  if (format === "email") return newAddress();
+  if (format === "email") {
+    return `${newText().replace(" ", ".")}@example.com`;
+  }
   if (maxLength > 15 && !format && /^(\^\[\^|$)/.test(pattern)) {
     return newText();
   }
-  return existing ??
-    (type === "boolean"
-      ? true
-      : format === "date"
-      ? "2001-01-01"
-      : type === "string"
-      ? "AA"
-      : Math.max(minimum, 1));
+  if (existing != null) return existing;
+  if (type === "boolean") return true;
+  if (type !== "string") return Math.max(minimum, 1);
+  return format === "date" ? "2001-01-01" : "AA";
+}
+
+function remember(url) {
+  created.push(url);
+  store("course", created);
 }
 
 /** Finds a collection in which this caller can create and delete a record. */
 async function prepare() {
-  if (state.collection) return true;
+  if (collection) return true;
   for (const href of Object.values(root)) {
     const url = local(href);
     const { methods, writable, schema: { properties, required } } =
@@ -134,18 +125,20 @@ async function prepare() {
     const one = await optionsOf(`${url}/1`);
     if (!one.methods.includes("DELETE")) continue;
     const { body } = await send("GET", `${url}?limit=1`, { isQuiet: true });
-    state.content = Object.fromEntries(
-      required.map((name) => [name, sample(properties[name], body[0]?.[name])]),
-    );
-    const content = JSON.stringify(state.content);
+    newContent = () =>
+      Object.fromEntries(
+        required.map((name) => [
+          name,
+          sample(properties[name], body[0]?.[name]),
+        ]),
+      );
     const { status, body: record } = await send("POST", url ?? "", {
-      body: content,
+      body: JSON.stringify(newContent()),
       isQuiet: true,
     });
     if (status !== 201) continue;
-    state.collection = url ?? "";
-    state.created.push(record.url);
-    store("course", state);
+    collection = url ?? "";
+    remember(record.url);
     return true;
   }
   return false;
@@ -153,9 +146,10 @@ async function prepare() {
 
 /** Deletes the records of former lessons, without showing that as what is to be read. */
 async function cleanUp() {
-  const urls = state.created.splice(0);
-  state.collection = "";
-  store("course", state);
+  const urls = created;
+  collection = "";
+  created = [];
+  store("course", created);
   for (const url of urls) await send("DELETE", url, { isQuiet: true });
 }
 

@@ -8,6 +8,7 @@
 
 import { promises } from "../base/exchange.js";
 import { local } from "../base/http.js";
+import { titleNameOf } from "../base/values.js";
 
 /** @typedef {[id: string, title: string, ...parts: (string | string[][])[]]} Chapter */
 
@@ -26,10 +27,7 @@ export function chaptersOf({ root, properties, operations }) {
     JSON.stringify(operations[method] ?? "").includes(text);
   const names = Object.keys(properties);
   const find = (isIt) => names.find((name) => isIt(properties[name], name));
-  const text = find(({ type, enum: choices, format, readOnly, writeOnly }) =>
-    [type].flat().includes("string") && !choices && !format && !readOnly &&
-    !writeOnly
-  );
+  const text = titleNameOf(properties);
   const choice = find((each) => each.enum);
   const reference = find((each) => each["x-collection"])?.replace(/_id$/, "");
   const expandable = has("get", '"expand"') && reference;
