@@ -68,13 +68,13 @@ export function titleOf(record, { title = "record", properties = {} }) {
   return line || `${title} ${record.id ?? ""}`.trim();
 }
 
-/** Requests the record at a URL: its id and title, or nothing if there is none. */
-export async function titled(url) {
+/** Requests the title of the record at a URL; undefined if there is none. */
+export async function titleAt(url) {
   const [{ schema }, { body, status }] = await Promise.all([
     optionsOf(url.replace(/\/\d+$/, "")),
     get(url, true),
   ]);
-  return status === 200 ? { id: body.id, title: titleOf(body, schema) } : {};
+  return status === 200 ? titleOf(body, schema) : undefined;
 }
 
 /** The formats of times by their length. To create one takes longer than a table of times, and not all views show any. @type {Record<string, Intl.DateTimeFormat>} */

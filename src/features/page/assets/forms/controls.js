@@ -16,7 +16,7 @@ import { get, optionsOf } from "../base/http.js";
 import {
   isNumeric,
   targetCollection,
-  titled,
+  titleAt,
   titleNameOf,
   titleOf,
   typesOf,
@@ -120,7 +120,7 @@ function hintOf(schema) {
 }
 
 /** Why a text is not sent, as a sentence; an empty text if it is. */
-function faultOf(input, schema, before) {
+function faultOf(input, schema) {
   const { value, validity, type } = input;
   if (validity.badInput) {
     return `This ${
@@ -129,7 +129,7 @@ function faultOf(input, schema, before) {
         : "is no value"
     }: complete it, or empty the field.`;
   }
-  if (value === "" || value === before) return "";
+  if (value === "") return "";
   if (
     type === "datetime-local" && !toLocalTime(textOf(input)).startsWith(value)
   ) {
@@ -195,12 +195,9 @@ function referenceControl(input, collection, name) {
   });
   /** Shows the title of the record that has an id. */
   const show = async (id) => {
-    const before = input.value;
-    const { title } = await titled(`${collection}/${id}`);
-    if (title === undefined) return undefined;
-    const text = remember(id, title);
-    if (input.value === before) input.value = text;
-    return text;
+    if (!/^\d+$/.test(id)) return;
+    const title = await titleAt(`${collection}/${id}`);
+    if (title && input.value === id) input.value = remember(id, title);
   };
   const idOf = (text) =>
     ids.get(text) ?? (/^[1-9]\d*$/.test(text) ? text : undefined);
@@ -261,20 +258,20 @@ export function fieldOf(name, schema, value, isRequired) {
     error,
     p({ id: `help-${name}`, class: "hint" }, hintOf(schema)),
   );
+  /** The text as it is stored, of a reference the id. */
+  const current = () => choice?.idOf(input.value) ?? input.value;
+  const before = current();
   const field = {
     name,
     row,
     input,
-    before: input.value,
-    isNullBefore: isNull.checked,
     isChanged: () =>
-      input.value !== field.before || input.validity.badInput ||
-      (isEither && input.value === "" && isNull.checked !== field.isNullBefore),
-    /** The text as it is stored, of a reference the id. */
-    text: () => choice?.idOf(input.value) ?? input.value,
+      current() !== before || input.validity.badInput ||
+      (isEither && input.value === "" && isNull.checked !== (value == null)),
+    text: current,
     restore(stored) {
       input.value = stored;
-      if (choice && /^\d+$/.test(stored)) choice.show(stored).catch(() => {});
+      choice?.show(stored);
     },
     /** @param {string} text */
     mark(text) {
@@ -285,8 +282,7 @@ export function fieldOf(name, schema, value, isRequired) {
     fault() {
       const { value } = input;
       if (choice) {
-        return value === "" || choice.idOf(value) !== undefined ||
-            value === field.before
+        return value === "" || choice.idOf(value)
           ? ""
           : "Choose one of the list: nothing there has exactly this title.";
       }
@@ -296,13 +292,11 @@ export function fieldOf(name, schema, value, isRequired) {
       ) {
         return `Enter a value; by default it is ${schema.default}.`;
       }
-      return faultOf(input, schema, text);
+      return faultOf(input, schema);
     },
     /** Returns the JSON value of the text; undefined for a field that is left empty. */
     read() {
-      const value = choice
-        ? choice.idOf(input.value) ?? input.value
-        : textOf(input);
+      const value = choice ? current() : textOf(input);
       if (value === "") {
         if (schema.minLength === 0 && !(isEither && isNull.checked)) return "";
         return isNullable ? null : undefined;
@@ -311,10 +305,6 @@ export function fieldOf(name, schema, value, isRequired) {
       return isNumber && Number.isFinite(Number(value)) ? Number(value) : value;
     },
   };
-  if (choice && text) {
-    choice.show(text).then((title) => {
-      if (title && field.before === text) field.before = title;
-    }, () => {});
-  }
+  choice?.show(text);
   return field;
 }

@@ -19,7 +19,7 @@ import {
   stored,
 } from "../base/http.js";
 import { askPassword } from "../base/session.js";
-import { titled, titleOf } from "../base/values.js";
+import { titleAt, titleOf } from "../base/values.js";
 import { crumbs, navigate, sends, show } from "../base/view.js";
 import { fieldOf } from "./controls.js";
 import { showConflict } from "./dialogs.js";
@@ -72,8 +72,8 @@ async function fixedBy(url, properties) {
   const [name] = named.find(([, each]) => each["x-as"] === segment) ??
     named.find(([, each]) => !each["x-as"]) ?? [];
   if (!name) return undefined;
-  const { title = path[2] } = await titled(url.replace(/\/[^/]*$/, ""));
-  return { name, title };
+  const title = await titleAt(url.replace(/\/[^/]*$/, ""));
+  return { name, title: title ?? path[2] };
 }
 
 export async function showForm(view, kind) {

@@ -128,25 +128,22 @@ export async function importForm(url, back) {
     const isPart = !isCsv && file.size > maxReadBytes;
     const text = await (isPart ? file.slice(0, maxReadBytes) : file).text();
     if (file !== input.files[0]) return; // another one was chosen meanwhile
-    const records = isCsv
-      ? recordsOf(parseCsv(text), properties)
-      : text.split("\n").filter((line) => line.trim());
-    const first = records.slice(0, maxShownLines)
-      .map((each) => isCsv ? each : parse(each) ?? {});
     const lines = isCsv
-      ? records.map((each) => JSON.stringify(each)).join("\n")
-      : "";
+      ? recordsOf(parseCsv(text), properties).map((each) =>
+        JSON.stringify(each)
+      )
+      : text.split("\n").filter((line) => line.trim());
+    const first = lines.slice(0, maxShownLines)
+      .map((each) => parse(each) ?? {});
     const body = isCsv
-      ? new File([lines], file.name.replace(/\.\w+$/, ".ndjson"))
+      ? new File([lines.join("\n")], file.name.replace(/\.\w+$/, ".ndjson"))
       : file;
     // The last line of a part is cut, and how many there are is not known.
-    if (isPart) records.pop();
-    const lineCount = isPart ? 0 : records.length;
-    chosen = { file: body, key: newKey(), lines: lineCount };
-    const count = (isPart ? "more than " : "") +
-      records.length.toLocaleString();
+    if (isPart) lines.pop();
+    chosen = { file: body, key: newKey(), lines: isPart ? 0 : lines.length };
+    const count = (isPart ? "more than " : "") + lines.length.toLocaleString();
     shown.append(
-      h2(`${count} ${records.length === 1 ? "record" : "records"}`),
+      h2(`${count} ${lines.length === 1 ? "record" : "records"}`),
       ...preview(first, writable).filter(Boolean),
     );
   };
