@@ -134,18 +134,19 @@ grip.addEventListener("pointerdown", (event) => {
   };
 });
 
-/** Opens the latest exchange that a click has caused, and closes the one that was opened so before. */
+/** The exchange that is open because it is the latest. @type {HTMLDetailsElement | null} */
+let automatic = null;
+
+/** Opens the latest exchange that a click has caused, unless another one is being read. */
 function openLatest() {
-  const automatic = exchangeList.querySelector(".exchange:not(.background)");
-  if (!automatic || drawer.hidden) return;
-  for (const each of exchangeList.querySelectorAll("[data-automatic]")) {
-    if (each === automatic) return;
-    each.open = false;
-    delete each.dataset.automatic;
-  }
-  if (exchangeList.querySelector(".exchange[open]")) return; // it is being read
-  automatic.dataset.automatic = "";
-  automatic.open = true;
+  /** @type {HTMLDetailsElement | null} */
+  const next = exchangeList.querySelector(".exchange:not(.background)");
+  if (!next || drawer.hidden || next === automatic) return;
+  if (automatic) automatic.open = false;
+  automatic = null;
+  if (exchangeList.querySelector(".exchange[open]")) return;
+  next.open = true;
+  automatic = next;
 }
 
 hooks.exchanged = (exchange) => {
@@ -166,7 +167,9 @@ hooks.exchanged = (exchange) => {
   // A click on it is the reader's choice, which stays.
   details.firstChild.addEventListener(
     "click",
-    () => delete details.dataset.automatic,
+    () => {
+      if (automatic === details) automatic = null;
+    },
   );
   exchangeList.prepend(details);
   while (exchangeList.children.length > 30) exchangeList.lastChild?.remove();

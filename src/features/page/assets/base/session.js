@@ -86,16 +86,9 @@ export function openDialog(title, submit, ...children) {
     class: "quiet",
     autofocus: last.matches(".danger"),
   });
-  const from = document.activeElement;
-  const onclose = () => {
-    dialog.remove();
-    if (document.activeElement === document.body && from?.isConnected) {
-      /** @type {HTMLElement} */ (from).focus();
-    }
-  };
   const dialog = h(
     "dialog",
-    { "aria-labelledby": "dialog-title", onclose },
+    { "aria-labelledby": "dialog-title", onclose: () => dialog.remove() },
     formOf(
       { novalidate: true, class: "stack" },
       submit,
