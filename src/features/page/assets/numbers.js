@@ -12,8 +12,7 @@ import {
   select,
   shape,
 } from "./base/dom.js";
-import { say } from "./base/frame.js";
-import { parametersOf, send } from "./base/http.js";
+import { parametersOf } from "./base/http.js";
 import { isLink, isNumeric } from "./base/values.js";
 import { navigate } from "./base/view.js";
 import { withParameters } from "./forms/filters.js";
@@ -65,19 +64,16 @@ export function numbersForm({ url, properties }) {
     by: undefined,
     limit: undefined,
   });
-  const submit = async ({ target }) => {
+  const submit = ({ target }) => {
     const { aggregate, by } = target.elements;
-    const next = withParameters(url, {
+    return navigate(withParameters(url, {
       aggregate: aggregate.value,
       by: by.value,
       limit: "100",
       sortby: undefined,
       order: undefined,
       fields: undefined,
-    });
-    const { status } = await send("HEAD", next, { isQuiet: true });
-    if (status === 400) return say("This server computes no numbers.");
-    return navigate(next);
+    }));
   };
   return [
     popup("Numbers", () => {

@@ -157,7 +157,7 @@ function curlOf({ method, url, fields, body }) {
     ...(body === undefined ? [] : [
       body instanceof File
         ? "--data-binary " + quote(`@${body.name}`)
-        : "--data-raw " + quote(body).replace(password, `$1"'"$PASSWORD"'"`),
+        : "--data-raw " + quote(body).replace(secrets, `$1"'"$PASSWORD"'"`),
     ]),
   ].join(" \\\n  ");
 }
@@ -173,7 +173,7 @@ function membersOf(fields, token, indent) {
 
 /** A body as a string of JavaScript or Python, without the password. */
 function literalOf(body) {
-  return JSON.stringify(body.replace(password, '$1"PASSWORD"'));
+  return JSON.stringify(body.replace(secrets, '$1"PASSWORD"'));
 }
 
 /** The same request in JavaScript. */
@@ -208,11 +208,11 @@ with urllib.request.urlopen(request) as response:
 `;
 }
 
-const password = /("password":\s*)"(?:[^"\\]|\\.)*"/;
+/** The passwords and tokens in a text, which are not shown. */
+const secrets = /("(?:password|token)":\s*)"(?:[^"\\]|\\.)*"/g;
 
-/** Leaves passwords and tokens out of what is shown. */
 function hide(text) {
-  return text.replace(/("(?:password|token)":\s*)"(?:[^"\\]|\\.)*"/g, '$1"…"');
+  return text.replace(secrets, '$1"…"');
 }
 
 function pretty(text) {

@@ -16,19 +16,19 @@ export const start = new URL(
 export const startPath = start.pathname;
 export const apiTitle = document.title;
 
-/** The functions that earlier modules call and later ones define. */
-export const hooks = {
-  /** @param {Exchange} _ */
-  exchanged(_) {},
-  /** @param {Exchange} _ @returns {any} */
-  explain(_) {},
-  unauthorized() {},
-  follow() {},
-  /** @param {string} _url @param {number} _generation @param {ApiResponse} [_received] @returns {any} */
-  load(_url, _generation, _received) {},
-  /** @param {View} _ @returns {any} */
-  draw(_) {},
-};
+/**
+ * The functions that earlier modules call and later ones define.
+ *
+ * @type {{
+ *   exchanged: (exchange: Exchange) => void,
+ *   explain: (exchange: Exchange) => any,
+ *   unauthorized: () => void,
+ *   follow: () => void,
+ *   load: (url: string, generation: number, received?: ApiResponse) => any,
+ *   draw: (view: View) => any,
+ * }}
+ */
+export const hooks = /** @type {any} */ ({});
 
 /** Returns where this browser reaches a URL of the API; undefined for any other. */
 export function local(href) {

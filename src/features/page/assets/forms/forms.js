@@ -14,7 +14,6 @@ import {
   newKey,
   pathOf,
   send,
-  start,
   store,
   stored,
 } from "../base/http.js";
@@ -145,7 +144,7 @@ function recordForm(view, { isNew, fixed, back, to }) {
       return fieldOf(name, each, value, isRequired);
     });
   const summary = div.near({ role: "alert", tabindex: "-1" });
-  const draft = draftOf(targetPath(isNew ? to : record.url, isNew), controls, {
+  const draft = draftOf(`${isNew ? "new" : "edit"} ${pathOf(to)}`, controls, {
     key: newKey(),
     etag: etagOf(response),
   });
@@ -259,9 +258,4 @@ function recordForm(view, { isNew, fixed, back, to }) {
     h1(isNew ? `New ${schema.title}` : `Edit ${titleOf(record, schema)}`),
     form,
   ];
-}
-
-/** The name under which a draft is stored. */
-function targetPath(url, isNew) {
-  return `${isNew ? "new" : "edit"} ${pathOf(new URL(url, start).href)}`;
 }
