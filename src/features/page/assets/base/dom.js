@@ -101,7 +101,6 @@ const icons = {
   face:
     "M5 10.5 4 4.5l5 2.6a10 10 0 0 1 6 0l5-2.6-1 6c.6 1.1 1 2.2 1 3.4 0 4.1-3.6 6.6-8 6.6s-8-2.5-8-6.6c0-1.2.4-2.3 1-3.4ZM9 12.5v.6M15 12.5v.6M10.6 16.3c.9.8 1.9.8 2.8 0",
   close: "m6 6 12 12m0-12L6 18",
-  down: "m6 9 6 6 6-6",
   paw:
     "M12 11c-3 0-5.5 3.5-5.5 6 0 2 1.5 3 3 3 1 0 1.5-.6 2.5-.6s1.5.6 2.5.6c1.5 0 3-1 3-3 0-2.5-2.5-6-5.5-6ZM4.5 9v2M9 4v2.5m6-2.5v2.5M19.5 9v2",
   wire: "M4 8h14l-4-4M20 16H6l4 4",
@@ -197,34 +196,13 @@ export function disclosure(name, summary, create) {
   return details;
 }
 
-/** Closes a disclosure by Escape, and gives the focus back to its name. */
-function closeByEscape(details) {
+/** Creates a disclosure whose content opens above the view, and is closed by Escape, which gives the focus back to its name. */
+export function popup(name, create) {
+  const details = disclosure("filters", name, create);
   details.addEventListener("keydown", ({ key }) => {
     if (key !== "Escape" || !details.open) return;
     details.open = false;
     details.firstChild.focus();
   });
   return details;
-}
-
-/** Creates a disclosure whose content opens above the view. */
-export function popup(name, create) {
-  return closeByEscape(disclosure("filters", name, create));
-}
-
-/** Creates a menu that opens below its name, and closes when the focus leaves it. */
-export function menu(name, ...items) {
-  const summary = h("summary", name, icon("down", "12"));
-  const list = ul(items.map((item) => li(item)));
-  const details = h("details", { class: "menu" }, summary, list);
-  const closeOutside = (target) => {
-    if (!summary.contains(target)) details.open = false;
-  };
-  details.addEventListener("focusout", ({ relatedTarget }) => {
-    if (relatedTarget && !list.contains(relatedTarget)) {
-      closeOutside(relatedTarget);
-    }
-  });
-  document.addEventListener("click", ({ target }) => closeOutside(target));
-  return closeByEscape(details);
 }

@@ -13,7 +13,6 @@ import {
   header,
   icon,
   li,
-  menu,
   methodTag,
   nav,
   p,
@@ -35,9 +34,8 @@ import {
 
 export const main = h("main", { id: "main" }, p("Loading…"));
 const links = nav({ "aria-label": "Resources" });
-export const who = div({ id: "who" });
-export const live = span({ id: "live", role: "status" });
-const server = div({ id: "server" });
+export const who = div.row({ id: "who" });
+export const live = span.push({ id: "live", role: "status" });
 const announcer = div({ id: "message", role: "status" });
 let hiding = 0;
 
@@ -61,7 +59,7 @@ const grip = div.grip({
 });
 const latest = span.wide();
 const opener = button([icon("wire"), latest], () => open(true), "wire-open", {
-  class: "quiet wire-open",
+  class: "quiet",
   "aria-label": "Show the HTTP behind this page",
   "aria-expanded": "false",
 });
@@ -210,9 +208,6 @@ export async function loadRoot() {
     docs && li(a({ href: local(docs) }, "Docs")),
     docs && li(a({ href: `${local(docs)}#course` }, "Lessons")),
   ));
-  const others = resources(false)
-    .filter(([name]) => !/^current_user_|^documentation_/.test(name));
-  server.replaceChildren(menu("Server", ...others.map(resourceLink)));
   return response;
 }
 
@@ -240,7 +235,6 @@ document.body.append(
   header.top(
     a.brand({ href: startPath }, icon("face", "22"), apiTitle),
     links,
-    server,
     live,
     who,
     opener,

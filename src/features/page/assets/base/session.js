@@ -1,7 +1,7 @@
 // @ts-check
 /** Signing in and out, and dialogs. */
 
-import { a, button, div, formOf, h, h2, label, menu, p, small } from "./dom.js";
+import { a, button, div, formOf, h, h2, label, p, small } from "./dom.js";
 import { loadRoot, main, root, say, who } from "./frame.js";
 import {
   authorization,
@@ -28,12 +28,10 @@ export async function showWho() {
   }
   const { status, body } = await get(url, true);
   if (status !== 200 || !authorization) return;
-  const role = small(` ${body.role}`);
-  who.replaceChildren(menu(
-    [body.username, role],
-    a({ href: local(url) }, "Your account"),
+  who.replaceChildren(
+    a({ href: local(url) }, body.username, small(` ${body.role}`)),
     button("Sign out", signOut, "sign-out", { class: "quiet" }),
-  ));
+  );
 }
 
 export function askPassword() {
