@@ -104,8 +104,6 @@ const icons = {
   paw:
     "M12 11c-3 0-5.5 3.5-5.5 6 0 2 1.5 3 3 3 1 0 1.5-.6 2.5-.6s1.5.6 2.5.6c1.5 0 3-1 3-3 0-2.5-2.5-6-5.5-6ZM4.5 9v2M9 4v2.5m6-2.5v2.5M19.5 9v2",
   wire: "M4 8h14l-4-4M20 16H6l4 4",
-  cat:
-    "M2 19c0-7 4-10 9-10s10 3 10 8c0 1-1 2-3 2H7M8 19c-3 1-6 0-6-2s1-3 3-4V10l2 2 2-2v3c1 1 2 2 2 3 0 2-1 3-3 3ZM17 3h3l-3 3h3",
 };
 
 /** Creates an icon; its meaning must be said beside it. @param {keyof typeof icons} name */

@@ -26,41 +26,40 @@ import { show } from "./view.js";
 
 /** The meaning of each status. @type {Record<string, string>} */
 const statuses = {
-  "0":
-    "The network failed, or the server is down. Repeat a POST only with an Idempotency-Key.",
-  "200": "Success; the content is what you asked for.",
-  "201": "Success; the record is stored durably, and sent as it is now.",
-  "202": "Accepted: a task does it in the background. Follow Location.",
-  "204": "Success; the response has no content.",
-  "304": "Your stored copy is still current, so the content is not sent again.",
-  "400": "The syntax or a parameter is wrong. Correct what the message names.",
-  "401": "The request lacks valid credentials: sign in.",
-  "403": "Your role does not permit this: sign in as a user whose role does.",
-  "404": "There is nothing at this URL, or nothing that you may see.",
-  "405":
+  0: "The network failed, or the server is down. Repeat a POST only with an Idempotency-Key.",
+  200: "Success; the content is what you asked for.",
+  201: "Success; the record is stored durably, and sent as it is now.",
+  202: "Accepted: a task does it in the background. Follow Location.",
+  204: "Success; the response has no content.",
+  304: "Your stored copy is still current, so the content is not sent again.",
+  400: "The syntax or a parameter is wrong. Correct what the message names.",
+  401: "The request lacks valid credentials: sign in.",
+  403: "Your role does not permit this: sign in as a user whose role does.",
+  404: "There is nothing at this URL, or nothing that you may see.",
+  405:
     "The resource does not support this method; Allow lists those that it does.",
-  "406":
+  406:
     "The resource has none of the formats that Accept allows; the message lists those that it has.",
-  "408": "The request took too long to arrive; it may be repeated.",
-  "409":
+  408: "The request took too long to arrive; it may be repeated.",
+  409:
     "The request conflicts with the current state; for example, other records still refer to this one.",
-  "410":
+  410:
     "The record was deleted for good, and its id will never be reused. Remove your links to it.",
-  "412":
+  412:
     "A precondition failed, for example because the record has changed since you read it. Nothing was changed: read it again, then decide.",
-  "413": "The content is larger than the server accepts here.",
-  "414": "Send the parameters as the content of a QUERY.",
-  "415":
+  413: "The content is larger than the server accepts here.",
+  414: "Send the parameters as the content of a QUERY.",
+  415:
     "The server does not read this type here; Accept-Post and Accept-Patch of OPTIONS list those that it does.",
-  "422":
+  422:
     "The content breaks a rule, so nothing was changed. Correct what is listed.",
-  "428":
+  428:
     "This change needs a precondition: send If-Match with the ETag of the version that you read.",
-  "429": "Too many requests; Retry-After says when to try again.",
-  "500":
+  429: "Too many requests; Retry-After says when to try again.",
+  500:
     "The server failed, possibly after the change: check before you repeat the request.",
-  "501": "The server does not support what this request needs.",
-  "503": "The server cannot do this now; try again later.",
+  501: "The server does not support what this request needs.",
+  503: "The server cannot do this now; try again later.",
 };
 
 /** One sentence for each field; § is a section of RFC 9110. @type {Record<string, string>} */

@@ -81,7 +81,7 @@ export function crumbs(url) {
 
 /** An empty list, and what to do first. */
 export function emptyState(text, ...children) {
-  return div.empty(icon("cat", "56"), p(text), ...children);
+  return div.empty(icon("face", "56"), p(text), ...children);
 }
 
 /** A label of a button that sends a request. */

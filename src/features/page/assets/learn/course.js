@@ -153,18 +153,6 @@ async function cleanUp() {
   for (const url of urls) await send("DELETE", url, { isQuiet: true });
 }
 
-/** Shows how many lessons were done. */
-function track() {
-  const done = doneLessons();
-  const name = `${done.length} of ${lessons.length} lessons done`;
-  return span.track.push(
-    { role: "img", "aria-label": name },
-    lessons.map(({ title }) =>
-      span({ class: done.includes(title) && "done" }, icon("paw"))
-    ),
-  );
-}
-
 export async function showCourse() {
   await cleanUp();
   const number = Number(/-(\d+)$/.exec(location.hash)?.[1] ?? 0);
@@ -176,7 +164,6 @@ export async function showCourse() {
     p.prose(
       "In each lesson you predict what happens, send requests, look at the exchanges and read why. First sign in as a user who may create and delete records: the course uses its own, and deletes them.",
     ),
-    div.row(track()),
     ol.steps(lessons.map(({ title }, at) =>
       li(
         { class: done.includes(title) && "done" },
@@ -264,8 +251,10 @@ function showLesson({ title, question, wrong, right, steps, why }, number) {
     if (!made[0]?.item.classList.contains("done")) enable(0);
   };
   fill(
-    div.row(a({ href: "#course" }, "All lessons"), track()),
-    p.soft(`Lesson ${number} of ${lessons.length}`),
+    p(a({ href: "#course" }, "All lessons")),
+    p.soft(
+      `Lesson ${number} of ${lessons.length}, ${doneLessons().length} done`,
+    ),
     h1(title),
     div.prose.stack(
       fieldset.card.near(
