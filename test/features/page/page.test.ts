@@ -202,14 +202,14 @@ describe("the page", () => {
     assert.equal(missing.status, 404);
   });
 
-  test("all files together have less than 125 KB", async () => {
+  test("all files together have less than 106 KB", async () => {
     let bytes = 0;
     for (const path of ["/", "/page/page.css", "/page/page.js"]) {
       const { text, status } = await get(origin + path);
       assert.equal(status, 200);
       bytes += new TextEncoder().encode(text).length;
     }
-    assert.ok(bytes < 125_000, `${bytes} bytes`);
+    assert.ok(bytes < 106_000, `${bytes} bytes`);
   });
 
   test("OPTIONS says what a form needs: descriptions, and the collections of references", async () => {
