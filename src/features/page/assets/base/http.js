@@ -90,7 +90,10 @@ export function store(name, value, where = "sessionStorage") {
   memory.delete(key);
   attempt(
     () => globalThis[where].setItem(key, text),
-    () => memory.set(key, text),
+    () => {
+      memory.set(key, text);
+      attempt(() => globalThis[where].removeItem(key)); // it is older
+    },
   );
 }
 
