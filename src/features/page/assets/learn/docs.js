@@ -33,7 +33,7 @@ import {
   targetOf,
 } from "../base/http.js";
 import { format, link } from "../base/values.js";
-import { fill } from "../base/view.js";
+import { fill, generation } from "../base/view.js";
 import { rulesOf } from "../forms/controls.js";
 import { showCourse } from "./course.js";
 import { chaptersOf } from "./manual.js";
@@ -225,6 +225,7 @@ export async function showDocs() {
   if (location.hash.startsWith("#course")) {
     return showCourse();
   }
+  const mine = generation;
   const own = resources(true);
   const [[, first = ""] = []] = own;
   const collection = local(first) ?? "";
@@ -242,6 +243,7 @@ export async function showDocs() {
   const described = await Promise.all(
     [...own, ...resources(false)].map((each) => resource(each, all)),
   );
+  if (mine !== generation) return;
   const sections = [
     ...chapters.map(([id, title, ...parts]) =>
       part(
