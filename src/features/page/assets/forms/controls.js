@@ -159,6 +159,7 @@ const pauseMs = 150;
 function referenceControl(input, collection, name) {
   const list = datalist({ id: `choices-${name}` });
   input.setAttribute("list", list.id);
+  input.autocomplete = "off"; // what was typed into other forms
   /** @type {Map<string, string>} */
   const ids = new Map();
   const remember = (id, title) => {
