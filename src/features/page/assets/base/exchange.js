@@ -221,7 +221,7 @@ function pretty(text) {
 }
 
 function explained(list) {
-  return dl.fields(list.map(([name, value]) => [
+  return dl.fields.near(list.map(([name, value]) => [
     dt(
       b(`${name}: `),
       name === "Authorization" ? "Bearer …" : value,
@@ -298,7 +298,7 @@ function explain(exchange) {
     "aria-label": "The request as code",
   }, curl);
   return div.sides(
-    section(
+    section.near(
       h3("Request"),
       pre(`${method} ${targetOf(url)} HTTP/1.1\nHost: ${location.host}`),
       p.soft(promises[method] ?? ""),
@@ -322,7 +322,7 @@ function explain(exchange) {
         () => repetition(exchange),
       ),
     ),
-    section(
+    section.near(
       h3("Response"),
       p(
         statusTag(status, `${status || "✗"} ${reason}`),

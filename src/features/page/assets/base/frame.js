@@ -66,7 +66,7 @@ const opener = button([icon("wire"), latest], () => open(true), "wire-open", {
 const drawer = aside.wire(
   { id: "wire", "aria-labelledby": "exchange-title" },
   grip,
-  header(
+  header.row(
     h2({ id: "exchange-title" }, "The HTTP behind this page"),
     button("Clear", () => exchangeList.replaceChildren(), "wire-clear", {
       class: "quiet push",

@@ -208,7 +208,7 @@ export function taskView(task) {
     rejected > 0 && Array.isArray(errors) && errors.length > 0 &&
       div.near(
         h2("Rejected lines"),
-        dl.fields(errors.map(({ line, error, errors: all = [] }) => [
+        dl.fields.near(errors.map(({ line, error, errors: all = [] }) => [
           dt(`Line ${line}`),
           dd(
             [error, ...all.map(({ field, message }) => `${field} ${message}`)]

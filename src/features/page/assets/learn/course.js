@@ -165,7 +165,7 @@ export async function showCourse() {
       "In each lesson you predict what happens, send requests, look at the exchanges and read why. First sign in as a user who may create and delete records: the course uses its own, and deletes them.",
     ),
     ol.steps(lessons.map(({ title }, at) =>
-      li(
+      li.row(
         { class: done.includes(title) && "done" },
         icon("paw"),
         a({ href: `#course-${at + 1}` }, title),
@@ -205,7 +205,7 @@ function stepOf([sentence, request], { memory, verdict, onDone }) {
     { "aria-label": `Send: ${sentence}` },
   );
   press.disabled = true;
-  const item = li(
+  const item = li.row(
     icon("paw"),
     span(sentence),
     methodTag(method),
@@ -263,7 +263,7 @@ function showLesson({ title, question, wrong, right, steps, why }, number) {
         answers.map((answer) => {
           const field = { type: "radio", name: "guess", value: answer };
           const input = h("input", { ...field, onchange: choose });
-          return label.choice(input, answer);
+          return label.choice.row(input, answer);
         }),
       ),
       section.card.stack(
