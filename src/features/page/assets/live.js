@@ -113,7 +113,7 @@ export function showEvents() {
   fill(
     h1("events"),
     p(
-      "This response does not end: each change of a record that you may read is an event (server-sent events). A client that was cut off sends the last id as Last-Event-ID, and misses nothing; after an event reset it reads everything again. This is how the page keeps each view current. Change a record in another tab, and its event appears here:",
+      "This response does not end: each change of a record that you may read is an event. A client that was cut off sends the last id as Last-Event-ID, and misses nothing; after an event reset it reads everything again. Change a record in another tab, and its event appears here:",
     ),
     div({ id: "events", role: "log", "aria-label": "Events" }),
   );

@@ -64,17 +64,14 @@ export function numbersForm({ url, properties }) {
     by: undefined,
     limit: undefined,
   });
-  const submit = ({ target }) => {
-    const { aggregate, by } = target.elements;
-    return navigate(withParameters(url, {
-      aggregate: aggregate.value,
-      by: by.value,
+  const submit = ({ target }) =>
+    navigate(withParameters(url, {
+      ...Object.fromEntries(new FormData(target)),
       limit: "100",
       sortby: undefined,
       order: undefined,
       fields: undefined,
     }));
-  };
   return [
     popup("Numbers", () => {
       const { what, groups } = choicesOf(properties);

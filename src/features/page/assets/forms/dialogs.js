@@ -44,7 +44,7 @@ export function showConflict(view, { theirs, mine }, { keep, apply }) {
   const dialog = openDialog(
     "Somebody else has changed this record",
     undefined,
-    p("412: your If-Match names the version that you read, but the record has changed since. Nothing was changed. Without If-Match you would not have noticed."),
+    p("412: your If-Match names the version that you read, but there is a newer one. Nothing was changed. Without If-Match you would not have noticed."),
     div({ id: "versions" }, dataTable("The versions", columns, rows)),
     div.row(
       button(

@@ -175,7 +175,7 @@ export async function importForm(url, back) {
       { id: "editing", class: "stack", novalidate: true },
       submit,
       p.soft.prose(
-        "NDJSON, one record per line, as Export creates it; or CSV whose first line names the properties. The browser turns CSV into NDJSON. The import then runs as a task, whose progress you see.",
+        "NDJSON, one record per line, as Export creates it; or CSV whose first line names the properties. A task imports it, and you see its progress.",
       ),
       div.field(label({ for: "file" }, "File"), input),
       error,
