@@ -77,7 +77,6 @@ hooks.draw = async (view) => {
     const content = await showForm(view, sub);
     if (mine !== generation) return;
     fill(...content);
-    main.querySelector("#editing")?.dispatchEvent(new Event("shown"));
     return;
   }
   if (isStream(response)) return showEvents();
