@@ -260,7 +260,10 @@ export function fieldOf(name, schema, value, isRequired) {
     p({ id: `help-${name}`, class: "hint" }, hintOf(schema)),
   );
   /** The text as it is stored, of a reference the id. */
-  const current = () => choice?.idOf(input.value) ?? input.value;
+  const current = () =>
+    input.value === text
+      ? text // an id, even if another record has it as its title
+      : choice?.idOf(input.value) ?? input.value;
   const before = current();
   const field = {
     name,
