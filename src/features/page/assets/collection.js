@@ -20,7 +20,7 @@ import {
   thead,
   tr,
 } from "./base/dom.js";
-import { main } from "./base/frame.js";
+import { main, nameOf } from "./base/frame.js";
 import { local, parametersOf, pathOf } from "./base/http.js";
 import {
   isNumeric,
@@ -41,14 +41,13 @@ import { chart, numbersForm } from "./numbers.js";
 export function collectionView(view) {
   const { options: { methods, accepts, schema }, url } = view;
   const mayCreate = methods.includes("POST");
-  const title = schema.title ?? "record";
   const save = (type) => () => exportRecords(view, type);
   const records = scroller("Records", recordTable(view));
   records.id = "records";
   return [
     crumbs(url),
     div.row(
-      h1(pathOf(url).match(/[^/]*$/)?.[0]),
+      h1(nameOf(pathOf(url).replace(/.*\//, ""))),
       div.row.push.actions(
         mayCreate && accepts.includes("x-ndjson") &&
           a.button.quiet({ href: "#import" }, "Import…"),
@@ -58,7 +57,7 @@ export function collectionView(view) {
           title: "Save what this page shows as CSV",
         }),
         mayCreate &&
-          a.button.primary({ href: "#new" }, `New ${title}`),
+          a.button.primary({ href: "#new" }, `New ${nameOf(schema.title)}`),
       ),
     ),
     div.row(filterForm(view), numbersForm(view)),
@@ -194,7 +193,7 @@ function empty(view) {
   return emptyState(
     "No records yet.",
     methods.includes("POST") &&
-      a.button({ href: "#new" }, `Add the first ${schema.title}`),
+      a.button({ href: "#new" }, `Add the first ${nameOf(schema.title)}`),
   );
 }
 

@@ -65,7 +65,7 @@ export function titleOf(record, { title = "record", properties = {} }) {
   if (letters.length > maxTitleLength) {
     return `${letters.slice(0, maxTitleLength).join("")}…`;
   }
-  return line || `${title} ${record.id ?? ""}`.trim();
+  return line || `${title.replaceAll("_", " ")} ${record.id ?? ""}`.trim();
 }
 
 /** Requests the title of the record at a URL; undefined if there is none. */

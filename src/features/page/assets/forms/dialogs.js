@@ -67,7 +67,7 @@ export function showConflict(view, { theirs, mine }, { keep, apply }) {
 export function confirmDelete({ response: { body, headers }, options }) {
   const error = div({ role: "alert" });
   const cascade = h("input", { type: "checkbox", id: "cascade" });
-  const more = label.row(
+  const more = label.choice.row(
     { hidden: "", for: "cascade" },
     cascade,
     " Also delete the records that require it, and clear the other references (?cascade=true)",

@@ -149,7 +149,7 @@ function allFilters(view) {
     { class: "card", novalidate: true },
     apply,
     rows.map(({ row }) => row),
-    h("button", { class: "primary" }, "Apply"),
+    div.bar(h("button", { class: "primary" }, "Apply")),
   );
 }
 

@@ -6,7 +6,7 @@
 
 import { a, b, button, div, formOf, h, h1, p, span } from "../base/dom.js";
 import { showProblem } from "../base/exchange.js";
-import { main, say } from "../base/frame.js";
+import { main, nameOf, say } from "../base/frame.js";
 import {
   authorization,
   etagOf,
@@ -255,7 +255,9 @@ function recordForm(view, { isNew, fixed, back, to }) {
   count();
   return [
     crumbs(back),
-    h1(isNew ? `New ${schema.title}` : `Edit ${titleOf(record, schema)}`),
+    h1(
+      isNew ? `New ${nameOf(schema.title)}` : `Edit ${titleOf(record, schema)}`,
+    ),
     form,
   ];
 }
