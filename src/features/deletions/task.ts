@@ -34,7 +34,7 @@ import {
   touch,
 } from "../../api/tasks/tasks.ts";
 import { ApiError } from "../../http/errors.ts";
-import type { Document, Mutation, Row } from "../../store/store.ts";
+import type { Document, Mutation, Row, Store } from "../../store/store.ts";
 
 /** A deletion as it is stored. */
 export interface Deletion extends AnyTask {
@@ -189,14 +189,17 @@ async function deleteLarge(
   }
 }
 
+/** A change that a large deletion plans. */
+type Planned = readonly [
+  Row,
+  { readonly of: Collection; readonly next?: Document | undefined },
+];
+
 /** Makes the last changes of a queue and removes them from it, in one transaction. */
 function deleteSome(
   context: DeletionContext,
   { task, caller }: Step,
-  queue: [
-    Row,
-    { readonly of: Collection; readonly next?: Document | undefined },
-  ][],
+  queue: Planned[],
 ): number {
   const { store, records: tasks, recordsOf } = context;
   const deadline = performance.now() + maxBatchMs;
@@ -210,12 +213,13 @@ function deleteSome(
       queue.pop();
       const [{ document: planned }, { of, next }] = last;
       const isRoot = queue.length === 0;
+      const root = queue[0] ?? last;
       const records = recordsOf(of.name);
       const row = store.table(of.name).get(planned.id);
       try {
         if (row === undefined || records === undefined) { /* gone meanwhile */ }
         else if (next) {
-          const emptied = emptyReferences(records, row, planned, next);
+          const emptied = emptyReferences(records, row, next, root);
           if (emptied) {
             checkChanges(
               records,
@@ -224,7 +228,7 @@ function deleteSome(
             );
             apply(records.putMutation(emptied));
           }
-        } else {
+        } else if (leadsTo(root, store, of, planned.id)) {
           const mutations = planOne(records, row, caller, true);
           mutations.forEach(apply);
           current = counted(context, current, mutations, Number(isRoot));
@@ -240,19 +244,37 @@ function deleteSome(
   }, { allowWhenFull: true });
 }
 
-/** Returns a record without the references that a plan empties; undefined if they have changed since. */
+/** Returns whether a record is the root, or must go with it: it may have been moved since the plan was made. Required references form no circle. */
+function leadsTo(
+  root: Planned,
+  store: Store,
+  of: Pick<Collection, "name" | "parents">,
+  id: number,
+): boolean {
+  const [{ document }, { of: { name } }] = root;
+  if (of.name === name && id === document.id) return true;
+  const found = store.table(of.name).get(id)?.document;
+  return of.parents.some(({ isRequired, property, target }) =>
+    isRequired && leadsTo(root, store, target, Number(found?.[property]))
+  );
+}
+
+/** Returns a record without the references that a plan empties; undefined if none of them leads to what is deleted any more. */
 function emptyReferences(
   records: Records,
   { document }: Row,
-  planned: Document,
   next: Document,
+  root: Planned,
 ): Document | undefined {
-  const emptied = Object.keys(next).filter((name) =>
-    next[name] === null && planned[name] !== null &&
-    document[name] === planned[name]
+  const { collection: { parents }, store } = records;
+  const emptied = parents.filter(({ property, target }) =>
+    next[property] === null &&
+    leadsTo(root, store, target, Number(document[property]))
   );
   if (emptied.length === 0) return undefined;
-  const nulls = Object.fromEntries(emptied.map((name) => [name, null]));
+  const nulls = Object.fromEntries(
+    emptied.map(({ property }) => [property, null]),
+  );
   const updated_at = records.timestamp(document["updated_at"]);
   return { ...document, ...nulls, updated_at };
 }

@@ -254,6 +254,28 @@ describe("a large cascade", () => {
     assert.equal(body["last_shelf_id"], null);
   });
 
+  test("of one record spares what is moved meanwhile, and what belongs to that", async (t) => {
+    const app = await startFull(3000, 3000);
+    t.after(() => app.stop());
+    const { store, token } = app;
+    const path = "/v1/shelves/1?cascade=true";
+    const sent = await app.request("DELETE", path, { token });
+    assert.equal(sent.status, 202);
+    while (store.table("pages").size === 3000) { // it has not begun
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    const json = { shelf_id: 2 };
+    const moved = await app.request("PATCH", "/v1/books/1", { token, json });
+    assert.equal(moved.status, 201, moved.text);
+    const url = String(sent.body["url"]);
+    await taskWhen(app, { url, token, until: ended });
+    const ids = (name: string) =>
+      store.table(name).rows().map(({ document }) => document.id);
+    assert.deepEqual(ids("shelves"), [2]);
+    assert.deepEqual(ids("books"), [1, 3001]);
+    assert.deepEqual(ids("pages"), [3000]); // of that book
+  });
+
   test("of one record obeys the preconditions of that record", {
     skip: lacks("conditional"),
   }, async (t) => {
