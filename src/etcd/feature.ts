@@ -66,7 +66,8 @@ export async function loadSharedSecret(
 ): Promise<readonly string[]> {
   if (!(store instanceof EtcdStore)) return [];
   const proposed = randomBytes(32).toString("base64url");
-  return [await store.shareSecret(proposed)];
+  const isUsed = Number(store.tables.get("authorizations")?.lastId) > 0;
+  return [await store.shareSecret(proposed, isUsed)];
 }
 
 /** Returns whether the state must be confirmed before a request is judged: it reads, signs in, or imports, whose body can be read only once. */

@@ -154,6 +154,9 @@ export async function load(
   for await (const batch of readLog(client, loaded.head, head)) {
     applyBatch(loaded, batch, apply);
   }
+  const [beyond] = await client.get(rangeOf("log", seqOf(head) + 1), 1);
+  // Each batch is put together with the next head.
+  if (beyond && await readHead(client) === head) throw foreignValue("head");
   return loaded;
 }
 

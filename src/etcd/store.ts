@@ -153,11 +153,11 @@ export class EtcdStore extends SharedStore {
     return found.length > 0;
   }
 
-  /** Returns the secret that all servers of this store share, at first the one proposed. */
-  async shareSecret(proposed: string): Promise<string> {
+  /** Returns the secret that all servers of this store share, at first the one proposed; logs that if somebody has signed in with another one. */
+  async shareSecret(proposed: string, isUsed = false): Promise<string> {
     const { client, log } = this.#parts;
     const secret = await putOnce(client, "secret", proposed);
-    if (secret === proposed && this.seq > 0) {
+    if (secret === proposed && isUsed) {
       const lost = 'The key "secret" below the prefix in etcd was missing';
       log(
         "error",

@@ -351,7 +351,7 @@ test("a secret that is missing beside a store is created, and the log says what 
   assert.deepEqual(logged, []);
   gateway.remove("secret");
   const second = await open(t, etcd, { log });
-  await second.shareSecret("y".repeat(32));
+  await second.shareSecret("y".repeat(32), true);
   assert.match(String(logged), /^error,The key "secret" .* Restart the other/);
 });
 
@@ -403,6 +403,12 @@ test("a log with a gap, or with another head, is named as damaged at the start, 
     ...[`0 ${salt}`, `2 ${salt}`, `4 ${salt}`].map((head) =>
       [(gateway: Gateway) => gateway.set("head", head), "head"] as const
     ),
+    // An older one, without the log of then.
+    [(gateway) => {
+      const [header = ""] = gateway.get(log(3)).split("\n");
+      const [, before] = /"store":"(2 [^"]*)"/.exec(header) ?? [];
+      gateway.set("head", String(before));
+    }, "head"],
     [(gateway) => gateway.set("head", `5 ${salt}`), log(5)],
     [(gateway) => gateway.set("head", `${10 ** 15} ${salt}`), log(5)],
     [(gateway) => gateway.set(log(3), gateway.get(log(2))), log(3)],
