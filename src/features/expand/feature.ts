@@ -32,6 +32,9 @@ interface Parsed {
   readonly fields?: unknown;
 }
 
+/** What else a record may show: `link`, `url`, and URLs of others. */
+const ofRecords = /^link$|(?:^|_)url$/;
+
 /** Returns the references of a collection, by their names without `_id`. */
 function referencesOf({ collection }: Records): References {
   const { parents, visibleProperties } = collection;
@@ -40,7 +43,11 @@ function referencesOf({ collection }: Records): References {
   )
     .map((each) => [each.property.replace(/_id$/, ""), each] as const);
   if (visibleProperties.has("expand")) return new Map();
-  return new Map(named.filter(([name]) => !visibleProperties.has(name)));
+  return new Map(
+    named.filter(([name]) =>
+      !visibleProperties.has(name) && !ofRecords.test(name)
+    ),
+  );
 }
 
 /** @throws {ApiError} 40004 */

@@ -109,6 +109,34 @@ describe("expand", () => {
     );
   });
 
+  test("writes no name twice that a record has anyway", async (t) => {
+    const access = { read: "anyone", write: "viewer", delete: "admin" };
+    const link = collection({
+      name: "links",
+      singular: "link",
+      access,
+      properties: { name },
+    });
+    const properties = Object.fromEntries(
+      ["link_id", "url_id", "visit_url_id", "page_id"].map((each) => [
+        each,
+        optional(reference("links", each === "link_id" ? {} : { as: each })),
+      ]),
+    );
+    const visits = collection({
+      name: "visits",
+      singular: "visit",
+      access,
+      properties,
+    });
+    const app = await startLibrary({ declaration: apiOf([link, visits]) });
+    t.after(() => app.stop());
+    for (const each of ["link", "url", "visit_url"]) {
+      assertError(await app.send("GET", `visits?expand=${each}`), 40004);
+    }
+    assert.equal((await app.send("GET", "visits?expand=page")).status, 200);
+  });
+
   test("leaves a filter of its name alone", async (t) => {
     const app = await startLibrary({
       declaration: apiOf([
