@@ -45,6 +45,8 @@ export interface Deletion extends AnyTask {
   /** The parameters that select the records, and the values that the URL demands, or that tell the sender's own from those of others. */
   readonly filters: readonly (readonly [string, string])[];
   readonly given: Scope["conditions"];
+  /** The defaults of the properties that are filtered, as text: with others, other records would match. */
+  readonly defaults?: string;
   readonly cascade: boolean;
   /** The id of the last record that was looked at, and that of the last one to look at. */
   readonly after: number;
@@ -370,7 +372,7 @@ async function stepOf(
 /** Returns why a task must not continue; null if it may. */
 function abortReason(
   { store }: DeletionContext,
-  { collection: name, filters, given, renamings = 0 }: Deletion,
+  { collection: name, filters, given, defaults, renamings = 0 }: Deletion,
   records: Records | undefined,
   caller: Actor | undefined,
 ): string | null {
@@ -383,17 +385,29 @@ function abortReason(
   const { collection } = records;
   try {
     const { visibleProperties } = collection;
-    parseQuery(collection, new Map(filters));
+    const current = defaultsOf(collection, filters);
     const removed = Object.keys(given).find((name) =>
       !visibleProperties.has(name)
     );
     if (removed) return `The property "${removed}" no longer exists.`;
+    if (defaults && defaults !== current) {
+      return "The default of a property in a filter has changed.";
+    }
   } catch {
     return "The filters do not fit the declaration any more.";
   }
   return mayAccess(caller?.grants, collection.access.delete)
     ? null
     : "The user no longer has the right to delete.";
+}
+
+/** Returns the defaults of the properties in filters as text. */
+export function defaultsOf(
+  collection: Collection,
+  filters: Deletion["filters"],
+): string {
+  const { filters: parsed } = parseQuery(collection, new Map(filters));
+  return JSON.stringify(parsed.map(({ property }) => property.default ?? null));
 }
 
 /** Returns a deletion, unless it was removed. */

@@ -77,6 +77,19 @@ describe("DELETE of a collection", () => {
     assert.equal(none["matched"], 0);
   });
 
+  test("remembers the defaults by which records match", async (t) => {
+    const app = await startApplication();
+    t.after(() => app.stop());
+    const answer = await app.request(
+      "DELETE",
+      "/v1/animals?sex=male&name=a&sex:ne=female",
+      { token: app.token },
+    );
+    assert.equal(answer.status, 202, answer.text);
+    const { document } = app.store.table("tasks").get(1) ?? {};
+    assert.equal(document?.["defaults"], '["unknown",null,"unknown"]');
+  });
+
   test("counts no sign-ins of users", async (t) => {
     const app = await startLibrary();
     t.after(() => app.stop());

@@ -100,7 +100,11 @@ async function fill(store: Store): Promise<void> {
 }
 
 /** Stores the task that deletes the zoos of one country. */
-async function beginDeletion(store: Store, cascade: boolean): Promise<void> {
+async function beginDeletion(
+  store: Store,
+  cascade: boolean,
+  defaults = "[null]",
+): Promise<void> {
   const { context } = workerOn(store);
   const task = {
     ...newTask(context, {
@@ -111,6 +115,7 @@ async function beginDeletion(store: Store, cascade: boolean): Promise<void> {
     filters: [["country", "NL"]],
     cascade,
     given: {},
+    defaults,
     after: 0,
     upTo: store.table("zoos").lastId,
   };
@@ -204,3 +209,14 @@ for (const cascade of [false, true]) {
     },
   );
 }
+
+test("a deletion ends if other records match now, by a default that has changed", async (t) => {
+  const store = await open(new Disk({ folder: await folderFor(t) }));
+  t.after(() => store.close());
+  await fill(store);
+  await beginDeletion(store, true, '["NL"]');
+  await workOff(workerOn(store));
+  const failure = store.table("tasks").get(1)?.document["failure"];
+  assert.equal(failure, "The default of a property in a filter has changed.");
+  assert.equal(store.table("zoos").size, zoos);
+});
