@@ -26,7 +26,7 @@ import {
   type Row,
   type Table,
 } from "../../store/store.ts";
-import { type DeletionContext, planOne } from "./task.ts";
+import { type DeletionContext, planLarge, planOne } from "./task.ts";
 
 /** Records that are kept for a while. */
 export interface Kept {
@@ -149,52 +149,67 @@ async function expireOf(
     return typeof value === "string" && Date.parse(value) < end;
   };
   let count = 0;
+  /** The id of a record to which very many refer, once all these references may be emptied. */
+  let large: number | undefined;
   const rows = table.frozen()[Symbol.iterator]();
   let next = rows.next();
   while (!next.done && !signal.aborted) {
     const deadline = performance.now() + maxBatchMs;
+    let found: Row | undefined;
     const seq = store.transact(0, (apply) => {
       for (; !next.done && performance.now() < deadline; next = rows.next()) {
         const row = table.get(next.value.document.id);
         if (!isExpired(row)) continue;
-        const { mutations, isDone } = planUnrequired(records, row);
-        mutations.forEach(apply);
-        if (!isDone) return; // the rest follows
-        count += Number(mutations.length > 0);
+        const mutations = planUnrequired(records, row);
+        if (mutations) {
+          mutations.forEach(apply);
+          count += Number(mutations.length > 0);
+          continue;
+        }
+        if (large !== row.document.id) found = row;
+        const some = found ? [] : emptySome(records, row);
+        some.forEach(apply);
+        if (found || some.length > 0) return; // the rest follows
       }
     }, { allowWhenFull: true });
     await store.durable(seq);
+    if (found && !await isUnrequired(records, found)) next = rows.next();
+    else large = found?.document.id ?? large;
     await setTimeout(pauseMs, undefined, { signal }).catch(() => {});
   }
   return count;
 }
 
-/** Plans the deletion of a record unless others require it; empties the references of others, of very many in several steps. */
+/** Plans the deletion of a record unless others require it; undefined if very many refer to it. */
 function planUnrequired(
   records: Records,
   row: Row,
-): { readonly mutations: readonly Mutation[]; readonly isDone: boolean } {
+): readonly Mutation[] | undefined {
   try {
     const mutations = planOne(records, row, localOperator, true);
     const deleted = mutations.filter(([kind]) => kind === "del");
-    return { mutations: deleted.length === 1 ? mutations : [], isDone: true };
+    return deleted.length === 1 ? mutations : [];
   } catch (error) {
-    if (!(error instanceof ApiError)) throw error;
-    const mutations = error instanceof TooManyChanges
-      ? emptySome(records, row)
-      : [];
-    return { mutations, isDone: mutations.length === 0 };
+    if (error instanceof TooManyChanges) return undefined;
+    if (error instanceof ApiError) return [];
+    throw error;
   }
 }
 
-/** Empties some of very many references to a record; none if one is required, or if a rule requires it. */
+/** Returns whether all references to a record, of very many, may be emptied. */
+async function isUnrequired(records: Records, root: Row): Promise<boolean> {
+  try {
+    const [, ...others] = await planLarge(records, root, localOperator);
+    return others.every(([, { next }]) => next);
+  } catch (error) {
+    if (error instanceof ApiError) return false;
+    throw error;
+  }
+}
+
+/** Empties some of very many references to a record; none if a rule requires one of them by now. */
 function emptySome(records: Records, { document: { id } }: Row): Mutation[] {
   const { collection: { children }, store } = records;
-  const isRequired = children.some((each) =>
-    each.isRequired &&
-    store.table(each.source.name).count(each.property, id) > 0
-  );
-  if (isRequired) return [];
   const changes: Changes = new Map();
   for (const { source: of, property } of children) {
     for (const row of store.table(of.name).rowsWith(property, id, 500)) {

@@ -157,29 +157,12 @@ async function deleteLarge(
 ): Promise<void> {
   const first = await stepOf(context, id);
   if (first === undefined) return;
-  const { records, caller } = first;
-  const changes: Changes = new Map([[root, {
-    of: records.collection,
-    next: undefined,
-  }]]);
-  const limits = { maxRecords: Infinity, maxBytes: Infinity };
   let isRefused: unknown;
-  try {
-    let deadline = 0;
-    for (const _ of followReferences(records, changes, limits)) {
-      if (performance.now() < deadline) continue;
-      await nextTick();
-      deadline = performance.now() + maxBatchMs;
-    }
-    const all = [...changes];
-    for (let at = 0; at < all.length; at += 1000) {
-      await nextTick();
-      checkChanges(records, caller, new Map(all.slice(at, at + 1000)));
-    }
-  } catch (error) {
-    isRefused = error;
-  }
-  const queue = [...changes];
+  const queue = await planLarge(first.records, root, first.caller)
+    .catch((error): Planned[] => {
+      isRefused = error;
+      return [];
+    });
   while (!signal.aborted) {
     const step = await stepOf(context, id);
     if (step === undefined) return;
@@ -189,6 +172,33 @@ async function deleteLarge(
     await context.store.durable(seq);
     if (isRefused !== undefined || queue.length === 0) return;
   }
+}
+
+/**
+ * Plans all changes of a deletion, however many, the root first.
+ *
+ * @throws {ApiError} 40300, 40900 if one of them must not be made
+ */
+export async function planLarge(
+  records: Records,
+  root: Row,
+  caller: Actor | undefined,
+): Promise<Planned[]> {
+  const of = records.collection;
+  const changes: Changes = new Map([[root, { of, next: undefined }]]);
+  const limits = { maxRecords: Infinity, maxBytes: Infinity };
+  let deadline = 0;
+  for (const _ of followReferences(records, changes, limits)) {
+    if (performance.now() < deadline) continue;
+    await nextTick();
+    deadline = performance.now() + maxBatchMs;
+  }
+  const all = [...changes];
+  for (let at = 0; at < all.length; at += 1000) {
+    await nextTick();
+    checkChanges(records, caller, new Map(all.slice(at, at + 1000)));
+  }
+  return all;
 }
 
 /** A change that a large deletion plans. */

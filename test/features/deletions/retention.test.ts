@@ -52,6 +52,10 @@ const api = declareApi({
         taken_at: optional(timestamp()),
       },
       keep: { days: 90, by: "taken_at" },
+      check: ({ value, sensor_id }) =>
+        Number(value) < 0 && sensor_id === null
+          ? { sensor_id: "must be set" }
+          : undefined,
     }),
     collection({
       name: "alarms",
@@ -243,10 +247,10 @@ test("a time without records is no leap", async (t) => {
   assert.deepEqual(logged, []);
 });
 
-test("very many references to what has expired are emptied, unless one is required", async (t) => {
+test("very many references to what has expired are emptied, unless one is required, or a rule requires one", async (t) => {
   const { put, look, ids, store } = await open(t);
   const bought_on = "2026-01-01";
-  await put("sensors", { id: 1, bought_on }, { id: 2, bought_on });
+  await put("sensors", ...[1, 2, 3].map((id) => ({ id, bought_on })));
   const many = (sensor_id: number, from: number) =>
     Array.from({ length: 2500 }, (_, index) => ({
       id: from + index,
@@ -255,16 +259,20 @@ test("very many references to what has expired are emptied, unless one is requir
       main_sensor_id: sensor_id,
       taken_at: null,
     }));
-  await put("readings", ...many(1, 1), ...many(2, 3001));
+  await put("readings", ...many(1, 1), ...many(2, 3001), ...many(3, 6001));
+  const [last] = many(3, 9001);
+  assert.ok(last);
+  await put("readings", { ...last, value: -1 });
   await put("alarms", { id: 1, sensor_id: 2 });
   await look();
-  assert.deepEqual(ids("sensors"), [2]);
+  assert.deepEqual(ids("sensors"), [2, 3]);
   const left = (name: string, id: number) =>
     store.table("readings").count(name, id);
   assert.deepEqual(
     [left("sensor_id", 1), left("main_sensor_id", 1), left("sensor_id", 2)],
     [0, 0, 2500],
   );
+  assert.equal(left("sensor_id", 3), 2501);
 });
 
 test("a look remembers the time no more than twice a day", async (t) => {
