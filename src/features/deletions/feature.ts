@@ -36,7 +36,7 @@ import { mayAccess } from "../../auth/access.ts";
 import { ApiError } from "../../http/errors.ts";
 import { splitList } from "../../http/headers.ts";
 import { endedTasks } from "./retention.ts";
-import { defaultsOf, findDeletion } from "./task.ts";
+import { digestOfRules, findDeletion } from "./task.ts";
 import { DeletionWorker } from "./worker.ts";
 
 /** The longest that a request waits for the end of its task, in seconds. */
@@ -118,7 +118,7 @@ async function begin(
       ...newTask(tasks, { type: "deletion", collection: name, sender }),
       ...selected,
       given: scope?.conditions ?? {},
-      defaults: defaultsOf(collection, selected.filters),
+      rules: digestOfRules(tasks.store),
       after: 0,
       upTo: tasks.store.table(name).lastId,
     };

@@ -5,6 +5,7 @@
  * last durable batch, and each record is counted once.
  */
 
+import { createHash } from "node:crypto";
 import { performance } from "node:perf_hooks";
 import { setImmediate as nextTick } from "node:timers/promises";
 import { type Actor, mayAccess } from "../../auth/access.ts";
@@ -13,6 +14,7 @@ import {
   isVisible,
   readValue,
 } from "../../api/declaration/declaration.ts";
+import { declarationTable } from "../../api/declaration/remembered.ts";
 import { matches, parseQuery } from "../../api/query/parameters.ts";
 import {
   type Changes,
@@ -24,7 +26,6 @@ import {
 import type { Records } from "../../api/records/records.ts";
 import type { Scope } from "../../api/request-context.ts";
 import {
-  countRenamings,
   finished,
   isUnfinished,
   saveTask,
@@ -45,8 +46,8 @@ export interface Deletion extends AnyTask {
   /** The parameters that select the records, and the values that the URL demands, or that tell the sender's own from those of others. */
   readonly filters: readonly (readonly [string, string])[];
   readonly given: Scope["conditions"];
-  /** The defaults of the properties that are filtered, as text: with others, other records would match. */
-  readonly defaults?: string;
+  /** A digest of the declaration that it means; undefined if an earlier version stored it, which ends it. */
+  readonly rules?: string;
   readonly cascade: boolean;
   /** The id of the last record that was looked at, and that of the last one to look at. */
   readonly after: number;
@@ -165,7 +166,8 @@ async function deleteLarge(
     });
   while (!signal.aborted) {
     const step = await stepOf(context, id);
-    if (step === undefined) return;
+    const row = step?.records.table.get(root.document.id);
+    if (!step || !row || !step.isMatch(row)) return; // it was changed meanwhile
     const seq = isRefused === undefined
       ? deleteSome(context, step, queue)
       : reject(context, step.task, root.document.id, isRefused);
@@ -382,42 +384,26 @@ async function stepOf(
 /** Returns why a task must not continue; null if it may. */
 function abortReason(
   { store }: DeletionContext,
-  { collection: name, filters, given, defaults, renamings = 0 }: Deletion,
+  { collection: name, rules }: Deletion,
   records: Records | undefined,
   caller: Actor | undefined,
 ): string | null {
-  if (renamings !== countRenamings(store)) {
-    return "Collections or properties were renamed after the request.";
-  }
   if (records === undefined) {
     return `The collection "${name}" no longer exists.`;
   }
-  const { collection } = records;
-  try {
-    const { visibleProperties } = collection;
-    const current = defaultsOf(collection, filters);
-    const removed = Object.keys(given).find((name) =>
-      !visibleProperties.has(name)
-    );
-    if (removed) return `The property "${removed}" no longer exists.`;
-    if (defaults && defaults !== current) {
-      return "The default of a property in a filter has changed.";
-    }
-  } catch {
-    return "The filters do not fit the declaration any more.";
+  if (rules !== digestOfRules(store)) {
+    return "The declaration was changed after the request.";
   }
-  return mayAccess(caller?.grants, collection.access.delete)
+  return mayAccess(caller?.grants, records.collection.access.delete)
     ? null
     : "The user no longer has the right to delete.";
 }
 
-/** Returns the defaults of the properties in filters as text. */
-export function defaultsOf(
-  collection: Collection,
-  filters: Deletion["filters"],
-): string {
-  const { filters: parsed } = parseQuery(collection, new Map(filters));
-  return JSON.stringify(parsed.map(({ property }) => property.default ?? null));
+/** Returns a digest of the remembered declaration: under another one, filters and references could mean other records. */
+export function digestOfRules(store: Pick<Store, "table">): string {
+  const remembered = store.table(declarationTable).get(1)?.document ?? {};
+  return createHash("sha256").update(JSON.stringify(remembered))
+    .digest("base64url").slice(0, 16);
 }
 
 /** Returns a deletion, unless it was removed. */

@@ -77,19 +77,6 @@ describe("DELETE of a collection", () => {
     assert.equal(none["matched"], 0);
   });
 
-  test("remembers the defaults by which records match", async (t) => {
-    const app = await startApplication();
-    t.after(() => app.stop());
-    const answer = await app.request(
-      "DELETE",
-      "/v1/animals?sex=male&name=a&sex:ne=female",
-      { token: app.token },
-    );
-    assert.equal(answer.status, 202, answer.text);
-    const { document } = app.store.table("tasks").get(1) ?? {};
-    assert.equal(document?.["defaults"], '["unknown",null,"unknown"]');
-  });
-
   test("counts no sign-ins of users", async (t) => {
     const app = await startLibrary();
     t.after(() => app.stop());
@@ -287,6 +274,30 @@ describe("a large cascade", () => {
     assert.deepEqual(ids("shelves"), [2]);
     assert.deepEqual(ids("books"), [1, 3001]);
     assert.deepEqual(ids("pages"), [3000]); // of that book
+  });
+
+  test("ends when its record is changed so that it does not match", async (t) => {
+    const app = await startFull(3000, 3000);
+    t.after(() => app.stop());
+    const { store, token } = app;
+    const path = "/v1/shelves?title=t&id=1&cascade=true";
+    const sent = await app.request("DELETE", path, { token });
+    assert.equal(sent.status, 202);
+    while (store.table("pages").size === 3000) {
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    const json = { title: "u" };
+    const url = "/v1/shelves/1";
+    const changed = await app.request("PATCH", url, { token, json });
+    assert.equal(changed.status, 201, changed.text);
+    const task = await taskWhen(app, {
+      url: String(sent.body["url"]),
+      token,
+      until: ended,
+    });
+    assert.deepEqual([task["status"], task["deleted"]], ["succeeded", 0]);
+    assert.equal((await app.request("GET", url)).status, 200);
+    assert.ok(store.table("books").size > 1000);
   });
 
   test("of one record obeys the preconditions of that record", {
