@@ -197,7 +197,11 @@ function settleItems(
       const { mutations = [], errors = [], rejected = 0 } = settleItem(
         records,
         item,
-        { isOwn, knowsAll: task?.created !== undefined },
+        {
+          isOwn,
+          knowsAll: task?.created !== undefined,
+          hasEnded: task !== undefined && !isUnfinished(task),
+        },
       );
       mutations.forEach(apply);
       if (errors.length === 0 || task === undefined) continue;
@@ -244,7 +248,11 @@ function requireOwn(
 function settleItem(
   records: Records,
   [id, , references, time]: AwaitedItem,
-  { isOwn, knowsAll }: { readonly isOwn: IsOwn; readonly knowsAll: boolean },
+  { isOwn, knowsAll, hasEnded }: {
+    readonly isOwn: IsOwn;
+    readonly knowsAll: boolean;
+    readonly hasEnded: boolean;
+  },
 ): Settled {
   const { collection, store, table } = records;
   const previous = table.get(id)?.document;
@@ -282,7 +290,9 @@ function settleItem(
     enforceRules(collection, next);
     return { mutations: [records.putMutation(next)] };
   } catch (error) {
-    return planRejection(records, previous, { error, isOwn });
+    return hasEnded && fits(collection, previous)
+      ? { errors: reasonsOf(error, collection) } // it was shown as imported
+      : planRejection(records, previous, { error, isOwn });
   }
 }
 

@@ -28,6 +28,8 @@ export interface Task extends AnyTask, Progress, Part {
   readonly more?: readonly Part[];
   /** The highest ids that were used when it began, by the names of its collections: imports that were sent before it have ended. */
   readonly lastIds?: Readonly<Record<string, number>>;
+  /** The references of its collections when it began, as text: they decide which lines wait for others. */
+  readonly references?: string;
 }
 
 /** The parts of the server that imports use. */
@@ -40,6 +42,22 @@ export interface ImportContext extends TaskContext {
 export function partsOf(task: Task): readonly Part[] {
   const { collection, spool, given, more = [] } = task;
   return [{ collection, spool, given }, ...more];
+}
+
+/** Returns the references of the collections of a task as text. */
+export function referencesOf(
+  { importable }: ImportContext,
+  task: Task,
+): string {
+  return JSON.stringify(
+    partsOf(task).map(({ collection: of }) =>
+      importable(of)?.collection.parents.map(
+        (
+          { property, isRequired, target },
+        ) => [property, isRequired, target.name],
+      )
+    ),
+  );
 }
 
 /** The most bodies that are received at a time, each into a file. */

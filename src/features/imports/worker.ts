@@ -33,6 +33,7 @@ import {
   logFailure,
   type Part,
   partsOf,
+  referencesOf,
   removeBodies,
   type Task,
   unfinishedTasks,
@@ -208,7 +209,7 @@ async function importLines(
     ]),
   );
   let current: Task | undefined = task.status === "queued"
-    ? { ...task, lastIds }
+    ? { ...task, lastIds, references: referencesOf(context, task) }
     : task;
   while (current) {
     const { part = 0, hasLate, isLast }: Task = current;
@@ -318,6 +319,9 @@ function abortReason(
     return `The collection "${collection}" no longer exists.`;
   }
   const { access: { write }, acceptedNames } = records.collection;
+  if (task.references && task.references !== referencesOf(context, task)) {
+    return "References were changed after it had begun.";
+  }
   const removed = Object.keys(given).find((name) => !acceptedNames.has(name));
   if (removed) return `The property "${removed}" no longer exists.`;
   return mayAccess(senderOf(context, task)?.grants, write)
