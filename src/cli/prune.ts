@@ -4,6 +4,7 @@ import type { Commands, CommandSettings } from "../api/feature.ts";
 import { FullDisk } from "../store/full-disk.ts";
 import * as marker from "../store/log/marker.ts";
 import { PackedRow } from "../store/memory/packed-row.ts";
+import { awaitedTable, presentName } from "../api/own-tables.ts";
 import { UsageError } from "../usage.ts";
 import { openDataFolder } from "../data-folder.ts";
 import type { Mutation, Row, Store } from "../store/store.ts";
@@ -53,6 +54,7 @@ async function pruneCommand(
     }
     await beginWriting(store);
     await prune(store, target);
+    await forgetAwaited(store, target);
     await print(
       `deleted ${describeHidden(new Map([[target, count]]))} for good\n`,
     );
@@ -91,6 +93,38 @@ async function prune(store: Store, target: string): Promise<void> {
         });
       return { seq: store.apply(mutations, 0, { allowWhenFull: true }) };
     });
+  }
+}
+
+/** Forgets the references that records of an interrupted import await: they would come back when the name is declared again. */
+async function forgetAwaited(store: Store, target: string): Promise<void> {
+  const [name, property] = target.split(".");
+  for (const { document } of store.tables.get(awaitedTable)?.rows() ?? []) {
+    const of = presentName(store, String(document["of"]));
+    if (of !== name) continue;
+    const isLeft = (each: string) =>
+      property !== undefined &&
+      presentName(store, `${of}.${each}`) !== target;
+    const names = [document["names"] ?? []].flat().map(String).filter(isLeft);
+    const items = JSON.parse(
+      String(document["items"]),
+      (_, value) =>
+        value?.constructor === Object
+          ? Object.fromEntries(
+            Object.entries(value).filter(([each]) => isLeft(each)),
+          )
+          : value,
+    );
+    const mutation: Mutation = names.length === 0
+      ? ["del", awaitedTable, document.id]
+      : ["put", awaitedTable, {
+        ...document,
+        names,
+        items: JSON.stringify(items),
+      }];
+    await store.settle(() => ({
+      seq: store.apply([mutation], 0, { allowWhenFull: true }),
+    }));
   }
 }
 

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { after, before, test, type TestContext } from "node:test";
 import { awaitedTable } from "../../../src/api/own-tables.ts";
+import { openStore } from "../../../src/store/store.ts";
 import { vocabulary } from "../../../src/cli/declaration/checked-vocabulary.ts";
 import { apiOf } from "../../collections.ts";
 import {
@@ -420,6 +421,31 @@ test("a property that is renamed or removed meanwhile, or a whole collection, ke
     const next = await settled(last);
     assert.ok(next.filter(Boolean).length > 250, `${how}: ${next.length}`);
     assert.ok(!next.includes(count), how);
+  }
+});
+
+test("what records await is pruned with the property, or with their collection", async (t) => {
+  for (const name of ["rings.next_id", "rings"]) {
+    const { folder, api } = await interrupt(`pruned-${name}`);
+    const later = join(own, `pruned-${name}-later.mjs`);
+    const former = await readFile(api, "utf8");
+    await writeFile(
+      later,
+      name === "rings"
+        ? former.replace(/\[collection\([^]*?\n {2}\}\), /, "[")
+        : former.replace(/check:[^]*: {},/, "").replace(/next_id: .*,/, ""),
+    );
+    const server = await startHere({ folder, env: { COLLECTIONS: later } });
+    const token = await server.signIn();
+    const url = "/v1/tasks/1";
+    await taskWhen(server, { url, token, until: ended });
+    await server.end();
+    const place = ["--data-dir", folder, "--collections", later];
+    const pruned = await runHere(["prune", name, ...place]);
+    assert.equal(pruned.code, 0, pruned.stderr);
+    const store = await openStore({ folder, tables: [] });
+    t.after(() => store.close());
+    assert.equal(store.tables.get(awaitedTable)?.size, 0);
   }
 });
 
