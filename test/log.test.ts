@@ -76,7 +76,7 @@ test("prints what users changed while the server runs, without secrets", async (
     created.join("") + changed + ends + deleted,
   );
   assert.equal(
-    await logOf(folder, "--user", "kim"),
+    await logOf(folder, "--user", "KIM "),
     created.slice(2).join("") + changed,
   );
   assert.equal(

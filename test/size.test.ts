@@ -11,13 +11,13 @@ import { blocksOf, sourceFiles } from "./size.ts";
 
 const files = sourceFiles();
 
-/** The features that came after the ratchet, each with a limit of its own: 1,600 was the aim. Deletions are three things: filters, cascades of any size, and retention. */
+/** The features that came after the ratchet, each with a limit of its own: 1,600 was the aim. Deletions are three things: filters, cascades of any size, and retention; each deletes no more than was meant, whatever changes meanwhile. */
 const laterFeatures: ReadonlyMap<string, number> = new Map([
   ["aggregates", 2857],
   ["batches", 1600],
-  ["deletions", 6448],
+  ["deletions", 6824],
   ["expand", 1610],
-  ["static", 1646],
+  ["static", 1655],
 ]);
 
 /** How much less than the lowest number goes unnoticed. */
@@ -33,9 +33,9 @@ const isOf = (feature: string) => (path: string) =>
   path.startsWith(`features/${feature}/`);
 
 /**
- * The lowest numbers that were ever reached; the second one but for 6,300 tokens:
+ * The lowest numbers that were ever reached; the second one but for 7,800 tokens:
  * with 3,900 an import that ends in any way leaves no record half done, and a
- * repair gives no id twice; 1,500 mend what hostile readers found; and 900 are what
+ * repair gives no id twice; 3,000 mend what hostile readers found; and 900 are what
  * it takes to have in features what the kernel had: the marker, fast writes, and
  * what a server needs among strangers.
  */
@@ -47,7 +47,7 @@ const ratchets: readonly [
   ["a server without features loads", 47_992, (path) => kernel.has(path)],
   [
     "everything but later features has",
-    166_391,
+    166_076,
     (path) => ![...laterFeatures.keys()].some((name) => isOf(name)(path)),
   ],
 ];

@@ -46,7 +46,12 @@ import {
   scanFolder,
   wholeFile,
 } from "../store/recovery/scan.ts";
-import { type Mutation, realFiles, type Table } from "../store/store.ts";
+import {
+  foldText,
+  type Mutation,
+  realFiles,
+  type Table,
+} from "../store/store.ts";
 import { scanGrowingLog } from "./recovery/growing-log.ts";
 import {
   describeFault,
@@ -323,7 +328,8 @@ async function logCommand(
   settings: CommandSettings,
   [target]: readonly string[],
 ): Promise<void> {
-  const user = settings.flags.get("user");
+  const named = settings.flags.get("user");
+  const user = named && foldText(named); // as at sign-in
   const derived = collectionsOf(await settings.loadApi());
   derived.delete("authorizations");
   const [name = "", ...id] = target?.split("/") ?? [];

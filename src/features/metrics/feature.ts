@@ -202,12 +202,15 @@ function format(families: Families, title: string): string {
  * web page whose host name resolves to this machine. An nginx with only a `proxy_pass` adds no such
  * field, and names this machine in Host: it must refuse the path itself.
  */
-function isFromLoopback({ socket, headers }: IncomingRequest): boolean {
+function isFromLoopback(
+  { socket, headers, url = "" }: IncomingRequest,
+): boolean {
   const host = /^(?:localhost|\[::1\]|127(?:\.\d+){3})(?::\d+)?$/i;
   const forwarding =
     /^(?:origin|forwarded|via|cdn-loop|x-forwarded.*|x-real-ip|.*client-ip|.*connecting-ip)$/;
   return /^(?:::ffff:)?127\.|^::1$/.test(socket.remoteAddress ?? "") &&
-    host.test(headers.host ?? "") &&
+    // A target with an authority counts in place of Host (RFC 9112 section 3.2.2).
+    url.startsWith("/") && host.test(headers.host ?? "") &&
     !Object.keys(headers).some((name) => forwarding.test(name));
 }
 

@@ -78,10 +78,14 @@ function readFiles({ read }: SettingReader) {
   const key = readText("TLS_KEY", TLS_KEY);
   const certificate = parse("TLS_CERT", () => new X509Certificate(cert));
   const privateKey = parse("TLS_KEY", () => createPrivateKey(key));
-  if (certificate.checkPrivateKey(privateKey)) return { cert, key };
-  throw new UsageError(
-    "TLS_KEY does not match TLS_CERT: it must be the key of the first certificate in that file",
-  );
+  if (!certificate.checkPrivateKey(privateKey)) {
+    throw new UsageError(
+      "TLS_KEY does not match TLS_CERT: it must be the key of the first certificate in that file",
+    );
+  }
+  // The whole chain, and whether TLS accepts such a key.
+  parse("TLS_CERT", () => createServer({ cert, key, minVersion }));
+  return { cert, key };
 }
 
 function parse<T>(name: string, read: () => T): T {

@@ -133,6 +133,9 @@ describe("the metrics", () => {
     for (const host of ["localhost", "LOCALHOST:80", "127.0.0.1", "[::1]:80"]) {
       assert.equal(await askRaw(running.port, "host", host), 200, host);
     }
+    const foreign = "http://evil.example/metrics"; // which counts, not Host
+    const ask = askRaw(running.port, "host", "localhost", "", foreign);
+    assert.equal(await ask, 401);
   });
 });
 
@@ -170,11 +173,12 @@ function askRaw(
   name: string,
   value: string,
   token?: string,
+  path = "/metrics",
 ): Promise<number | undefined> {
   const authorization = token && `Bearer ${token}`;
   const headers = { [name]: value, ...(authorization && { authorization }) };
   return new Promise((resolve, reject) => {
-    get({ port, path: "/metrics", headers, agent: false }, (response) => {
+    get({ port, path, headers, agent: false }, (response) => {
       response.resume();
       resolve(response.statusCode);
     }).on("error", reject);

@@ -224,9 +224,16 @@ describe("HTTPS", { skip: !hasOpenssl && "there is no openssl" }, () => {
 
   test("is not served with files that cannot be used", async () => {
     const file = (name: string) => join(folder, name);
+    const first = await readFile(file("first.pem"), "utf8");
+    const broken = first.replace(
+      /(?<=BEGIN CERTIFICATE-----\n).{9}/,
+      "AAAAAAAAA",
+    );
+    await writeFile(file("chain.pem"), first + broken);
     const table: readonly [string, string, RegExp][] = [
       [file("none.pem"), file("first.key"), /^zoo-api: TLS_CERT.*ENOENT/],
       [file("bad.pem"), file("first.key"), /^zoo-api: TLS_CERT.*PEM/],
+      [file("chain.pem"), file("first.key"), /^zoo-api: TLS_CERT.*PEM/],
       [file("first.pem"), file("bad.pem"), /^zoo-api: TLS_KEY.*PEM/],
       [file("first.pem"), file("second.key"), /^zoo-api: TLS_KEY.*match/],
       [file("first.pem"), "", /^zoo-api: TLS_KEY.*not set/],
