@@ -319,11 +319,11 @@ function abortReason(
     return `The collection "${collection}" no longer exists.`;
   }
   const { access: { write }, acceptedNames } = records.collection;
+  const removed = Object.keys(given).find((name) => !acceptedNames.has(name));
+  if (removed) return `The property "${removed}" no longer exists.`;
   if (task.references && task.references !== referencesOf(context, task)) {
     return "References were changed after it had begun.";
   }
-  const removed = Object.keys(given).find((name) => !acceptedNames.has(name));
-  if (removed) return `The property "${removed}" no longer exists.`;
   return mayAccess(senderOf(context, task)?.grants, write)
     ? null
     : "The user no longer has the right to write.";
