@@ -6,7 +6,7 @@
  */
 
 import { performance } from "node:perf_hooks";
-import { setTimeout } from "node:timers/promises";
+import { setImmediate as nextTick, setTimeout } from "node:timers/promises";
 import { readValue } from "../../api/declaration/declaration.ts";
 import { retentionTable } from "../../api/own-tables.ts";
 import { localOperator } from "../../api/operator.ts";
@@ -26,7 +26,7 @@ import {
   type Row,
   type Table,
 } from "../../store/store.ts";
-import { type DeletionContext, planLarge, planOne } from "./task.ts";
+import { type DeletionContext, planOne } from "./task.ts";
 
 /** Records that are kept for a while. */
 export interface Kept {
@@ -173,7 +173,8 @@ async function expireOf(
       }
     }, { allowWhenFull: true });
     await store.durable(seq);
-    if (found && !await isUnrequired(records, found)) next = rows.next();
+    const isKept = found && !await mayEmptyAll(records, found, signal);
+    if (isKept) next = rows.next();
     else large = found?.document.id ?? large;
     await setTimeout(pauseMs, undefined, { signal }).catch(() => {});
   }
@@ -196,21 +197,55 @@ function planUnrequired(
   }
 }
 
-/** Returns whether all references to a record, of very many, may be emptied. */
-async function isUnrequired(records: Records, root: Row): Promise<boolean> {
+/** Returns whether all references to a record, of very many, may be emptied; keeps none of them in memory. */
+async function mayEmptyAll(
+  records: Records,
+  { document: { id } }: Row,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const { collection: { children }, store } = records;
+  let deadline = 0;
+  for (const { source: of, property } of children) {
+    const own = children.filter(({ source }) => source === of);
+    for (const row of store.table(of.name).rowsWith(property, id)) {
+      const nulls = own.filter((each) => row.document[each.property] === id)
+        .map((each) => [each.property, null]);
+      const next = { ...row.document, ...Object.fromEntries(nulls) };
+      if (isRequired(records, id)) return false;
+      if (!mayChange(records, new Map([[row, { of, next }]]))) return false;
+      if (performance.now() < deadline) continue;
+      await nextTick();
+      if (signal.aborted) return false;
+      deadline = performance.now() + maxBatchMs;
+    }
+  }
+  return true;
+}
+
+/** Returns whether a record of a required reference to one is there. */
+function isRequired({ collection, store }: Records, id: number): boolean {
+  return collection.children.some((each) =>
+    each.isRequired &&
+    store.table(each.source.name).count(each.property, id) > 0
+  );
+}
+
+/** Returns whether no rule refuses changes. */
+function mayChange(records: Records, changes: Changes): boolean {
   try {
-    const [, ...others] = await planLarge(records, root, localOperator);
-    return others.every(([, { next }]) => next);
+    checkChanges(records, localOperator, changes);
+    return true;
   } catch (error) {
     if (error instanceof ApiError) return false;
     throw error;
   }
 }
 
-/** Empties some of very many references to a record; none if a rule requires one of them by now. */
+/** Empties some of very many references to a record; none if one of them is required, or a rule requires it, by now. */
 function emptySome(records: Records, { document: { id } }: Row): Mutation[] {
   const { collection: { children }, store } = records;
   const changes: Changes = new Map();
+  if (isRequired(records, id)) return [];
   for (const { source: of, property } of children) {
     for (const row of store.table(of.name).rowsWith(property, id, 500)) {
       const updated_at = records.timestamp(row.document["updated_at"]);
@@ -221,11 +256,5 @@ function emptySome(records: Records, { document: { id } }: Row): Mutation[] {
     }
     if (changes.size > 0) break; // one reference of a record at a time
   }
-  try {
-    checkChanges(records, localOperator, changes);
-    return mutationsOf(changes);
-  } catch (error) {
-    if (error instanceof ApiError) return [];
-    throw error;
-  }
+  return mayChange(records, changes) ? mutationsOf(changes) : [];
 }

@@ -41,6 +41,12 @@ const api = declareApi({
       keep: { days: 10, by: "bought_on" },
     }),
     collection({
+      name: "alarms",
+      singular: "alarm",
+      access,
+      properties: { sensor_id: reference("sensors") },
+    }),
+    collection({
       name: "readings",
       singular: "reading",
       access,
@@ -56,12 +62,6 @@ const api = declareApi({
         Number(value) < 0 && sensor_id === null
           ? { sensor_id: "must be set" }
           : undefined,
-    }),
-    collection({
-      name: "alarms",
-      singular: "alarm",
-      access,
-      properties: { sensor_id: reference("sensors") },
     }),
   ],
 });
@@ -273,6 +273,29 @@ test("very many references to what has expired are emptied, unless one is requir
     [0, 0, 2500],
   );
   assert.equal(left("sensor_id", 3), 2501);
+});
+
+test("what becomes required while very many references are emptied stays, with what requires it", async (t) => {
+  const { put, look, ids, store } = await open(t);
+  await put("sensors", { id: 1, bought_on: "2026-01-01" });
+  const readings = Array.from({ length: 2500 }, (_, index) => ({
+    id: 1 + index,
+    value: 1,
+    sensor_id: 1,
+    taken_at: null,
+  }));
+  await put("readings", ...readings);
+  const looking = look();
+  const left = () => store.table("readings").count("sensor_id", 1);
+  while (left() === 2500) {
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  await put("alarms", { id: 1, sensor_id: 1 });
+  await looking;
+  assert.deepEqual(ids("sensors"), [1]);
+  const [alarm] = store.table("alarms").rows();
+  assert.equal(alarm?.document["sensor_id"], 1);
+  assert.ok(left() > 0);
 });
 
 test("a look remembers the time no more than twice a day", async (t) => {
