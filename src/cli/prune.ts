@@ -7,7 +7,7 @@ import { PackedRow } from "../store/memory/packed-row.ts";
 import { awaitedTable, presentName } from "../api/own-tables.ts";
 import { UsageError } from "../usage.ts";
 import { openDataFolder } from "../data-folder.ts";
-import type { Mutation, Row, Store } from "../store/store.ts";
+import type { Document, Mutation, Row, Store } from "../store/store.ts";
 import { beginWriting, print } from "./output.ts";
 import { describeHidden, findHidden, requireStore } from "./read.ts";
 
@@ -53,8 +53,8 @@ async function pruneCommand(
       );
     }
     await beginWriting(store);
-    await prune(store, target);
     await forgetAwaited(store, target);
+    await prune(store, target);
     await print(
       `deleted ${describeHidden(new Map([[target, count]]))} for good\n`,
     );
@@ -99,33 +99,46 @@ async function prune(store: Store, target: string): Promise<void> {
 /** Forgets the references that records of an interrupted import await: they would come back when the name is declared again. */
 async function forgetAwaited(store: Store, target: string): Promise<void> {
   const [name, property] = target.split(".");
-  for (const { document } of store.tables.get(awaitedTable)?.rows() ?? []) {
-    const of = presentName(store, String(document["of"]));
-    if (of !== name) continue;
-    const isLeft = (each: string) =>
-      property !== undefined &&
-      presentName(store, `${of}.${each}`) !== target;
-    const names = [document["names"] ?? []].flat().map(String).filter(isLeft);
-    const items = JSON.parse(
-      String(document["items"]),
-      (_, value) =>
-        value?.constructor === Object
-          ? Object.fromEntries(
-            Object.entries(value).filter(([each]) => isLeft(each)),
-          )
-          : value,
-    );
-    const mutation: Mutation = names.length === 0
-      ? ["del", awaitedTable, document.id]
-      : ["put", awaitedTable, {
-        ...document,
-        names,
-        items: JSON.stringify(items),
-      }];
-    await store.settle(() => ({
-      seq: store.apply([mutation], 0, { allowWhenFull: true }),
-    }));
+  const table = store.tables.get(awaitedTable);
+  const isLeft = (each: string) =>
+    presentName(store, `${name}.${each}`) !== target;
+  for (const { document: { id } } of table?.rows() ?? []) {
+    await store.settle(() => {
+      const mutations: Mutation[] = [];
+      const { document } = table?.get(id) ?? {};
+      if (document && presentName(store, String(document["of"])) === name) {
+        mutations.push(
+          property === undefined
+            ? ["del", awaitedTable, id]
+            : ["put", awaitedTable, {
+              ...document,
+              ...withoutNames(document, isLeft),
+            }],
+        );
+      }
+      return { seq: store.apply(mutations, 0, { allowWhenFull: true }) };
+    });
   }
+}
+
+/** Returns what a row says of its references without some of them. */
+function withoutNames(
+  { names, items }: Document,
+  isLeft: (name: string) => boolean,
+): Pick<Document, string> {
+  const kept = JSON.parse(
+    String(items),
+    (_, value) =>
+      value?.constructor === Object
+        ? Object.fromEntries(
+          Object.entries(value).filter(([each]) => isLeft(each)),
+        )
+        : value,
+  );
+  return {
+    ...Array.isArray(names) && { names: names.map(String).filter(isLeft) },
+    items: JSON.stringify(kept),
+  };
 }
 
 /** Removes the last rows of a list, as many as one transaction can change, and returns them. */

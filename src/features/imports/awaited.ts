@@ -51,6 +51,8 @@ interface Awaited extends Document {
   readonly of: string;
   /** The properties with references; undefined if an earlier version stored it. */
   readonly names?: readonly string[];
+  /** True once its import has ended: what was shown as imported is not rejected any more. */
+  readonly hasEnded?: true;
   /** The items as JSON, which takes less memory. */
   readonly items: string;
 }
@@ -116,9 +118,14 @@ export async function settleAwaited(
   const user_id = rows[0]?.user_id ?? null;
   const items = itemsOf(context, rows);
   const isOwn = createdBy(context, findTask(context, task), rows);
+  const hasEnded = rows[0]?.hasEnded ?? false;
   for (let isDone = rows.length === 0; !isDone && !signal.aborted;) {
     await nextTick();
-    const settled = settleItems(context, { task, user_id, isOwn }, items);
+    const settled = settleItems(
+      context,
+      { task, user_id, isOwn, hasEnded },
+      items,
+    );
     await context.store.durable(settled.seq);
     isDone = settled.isDone;
   }
@@ -128,6 +135,18 @@ export async function settleAwaited(
       .map(({ id }): Mutation => ["del", awaitedTable, id]);
     const { store } = context;
     await store.durable(store.apply(some, user_id ?? 0));
+  }
+}
+
+/** Marks what records of an import await for longer than that takes: a name that is not declared. */
+export async function markEnded(
+  { store }: ImportContext,
+  task: number,
+): Promise<void> {
+  for (const { document } of store.table(awaitedTable).rows()) {
+    if (document["task"] !== task) continue;
+    const marked = { ...document, hasEnded: true };
+    await store.durable(store.apply([["put", awaitedTable, marked]], 0));
   }
 }
 
@@ -176,10 +195,11 @@ function* itemsOf({ store }: ImportContext, rows: readonly Awaited[]): Items {
 /** Settles the next items in one transaction with the progress of their task. */
 function settleItems(
   context: ImportContext,
-  { task: id, user_id, isOwn }: {
+  { task: id, user_id, isOwn, hasEnded }: {
     readonly task: number;
     readonly user_id: number | null;
     readonly isOwn: IsOwn;
+    readonly hasEnded: boolean;
   },
   items: Items,
 ): { readonly seq: number; readonly isDone: boolean } {
@@ -197,11 +217,7 @@ function settleItems(
       const { mutations = [], errors = [], rejected = 0 } = settleItem(
         records,
         item,
-        {
-          isOwn,
-          knowsAll: task?.created !== undefined,
-          hasEnded: task !== undefined && !isUnfinished(task),
-        },
+        { isOwn, knowsAll: task?.created !== undefined, hasEnded },
       );
       mutations.forEach(apply);
       if (errors.length === 0 || task === undefined) continue;

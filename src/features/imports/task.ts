@@ -26,7 +26,7 @@ export interface Task extends AnyTask, Progress, Part {
   readonly collection: string;
   /** Further files of the same command. */
   readonly more?: readonly Part[];
-  /** The highest ids that were used when it began, by the names of its collections: imports that were sent before it have ended. */
+  /** The highest ids that were used when it began, by the names of its collections: what earlier imports have created is there. */
   readonly lastIds?: Readonly<Record<string, number>>;
   /** The references of its collections when it began, as text: they decide which lines wait for others. */
   readonly references?: string;

@@ -25,7 +25,12 @@ import {
   touch,
 } from "../../api/tasks/tasks.ts";
 import { importBatch, maxLineBytes, maxRejectedLines } from "./batch.ts";
-import { awaitedMutation, findAbandoned, settleAwaited } from "./awaited.ts";
+import {
+  awaitedMutation,
+  findAbandoned,
+  markEnded,
+  settleAwaited,
+} from "./awaited.ts";
 import { readSpool, removeOtherSpools } from "./spool.ts";
 import {
   findTask,
@@ -347,6 +352,7 @@ async function finishTask(
   await saveProgress(context, task);
   await settleAwaited(context, task.id, signal);
   if (signal.aborted || !isStored(context, task)) return;
+  await markEnded(context, task.id);
   const settled = findTask(context, task.id) ?? task;
   const reason = failure ?? tooManyRejected(settled);
   await saveTask(context, finished(context, settled, reason));
