@@ -60,7 +60,7 @@ export function reportTasks(tables: Store["tables"]): void {
     const state = type === "import"
       ? `${imported} records are in, perhaps without some of their references; the next import into ` +
         "this store first finishes it, or a start of its server, unless it has users"
-      : `${deleted} records are deleted; the next start of the server goes on, or with ` +
+      : `${deleted} records are deleted; the next start of the server resumes it, or with ` +
         `FEATURES that have imports but not deletions, it waits, and DELETE /v1/tasks/${id} cancels it`;
     process.stderr.write(
       `zoo-api: ${

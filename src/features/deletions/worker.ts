@@ -49,9 +49,9 @@ export class DeletionWorker {
       this.#timers.push(setInterval(look, lookMs));
     }
     const { context } = this;
-    for (
-      const { id: task, collection } of unfinishedTasks(context, "deletion")
-    ) {
+    const resumed = unfinishedTasks(context, "deletion")
+      .filter((each) => this.#isOwn(each));
+    for (const { id: task, collection } of resumed) {
       context.log("info", "resumes a deletion", { task, collection });
     }
     this.wake();
