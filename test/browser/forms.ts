@@ -203,11 +203,21 @@ describe("what is typed is what is sent, or it is refused beside its field", () 
   });
 
   test("a reference is found by its title, with keys alone", async () => {
+    const json = { name: "Two  spaces" };
+    const spaced = await server.request("POST", "/v1/makers", { token, json });
     await open("/v1/things/1#edit");
     assert.match(await browser.text("#help-name"), /What people call it/);
     await browser.evaluate("document.querySelector('#field-maker_id').focus()");
     const options = "document.querySelectorAll('#choices-maker_id option')";
-    await browser.until(`${options}.length === 2`);
+    await browser.until(`${options}.length === 3`);
+    const offered = `[...${options}].map(({ value }) => value)`;
+    assert.deepEqual(await browser.evaluate(offered), [
+      "Ada",
+      "Grace",
+      json.name,
+    ]);
+    const { headers } = spaced; // others count the makers
+    await server.request("DELETE", headers.get("location") ?? "", { token });
     await browser.insert("Gra");
     await browser.until(`${options}.length === 1`);
     // No protocol reaches what browsers show of a list, so the rest is typed.

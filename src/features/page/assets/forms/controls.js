@@ -181,7 +181,9 @@ function referenceControl(input, collection, name) {
     const { body } = await get(`${collection}?limit=20${sort}${query}`, true);
     if (asked !== typed || !Array.isArray(body)) return;
     list.replaceChildren(
-      ...body.map((each) => option(remember(each.id, titleOf(each, schema)))),
+      ...body.map((each) =>
+        option({ value: remember(each.id, titleOf(each, schema)) })
+      ),
     );
   };
   let timer = 0;

@@ -99,7 +99,7 @@ export function chaptersOf({ root, properties, operations }) {
       "Retries",
       "If no response came, send a GET, PUT or DELETE again: twice has the same effect as once (RFC 9110 section 9.2.2).",
       has("post", "Idempotency-Key")
-        ? "Send a POST or PATCH again with the same `Idempotency-Key`, a random text: it is done once, and the response is the same."
+        ? "Send a POST again with the same `Idempotency-Key`, a random text: it is done once, and the response is the same."
         : "",
       "429 and 503 say in `Retry-After` how many seconds to wait. After any other 4xx the same request fails again.",
     ],
