@@ -86,7 +86,7 @@ export const settings = {
     description:
       "secrets of 32 bytes or more: the first signs, all are accepted",
     expected:
-      "one or more secrets of at least 32 bytes each, separated by commas (in a file: one per line)",
+      "one or more secrets, text of at least 32 bytes each, separated by commas (in a file: one per line)",
     default: undefined,
     defaultText: "random, stored in the data folder",
     parse: (value) => listOf(value, canSign),

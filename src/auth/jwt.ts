@@ -87,7 +87,9 @@ export function canSign(secret: string): boolean {
 
 function createKey(text: string): Key {
   if (!canSign(text)) {
-    throw new RangeError("Cannot sign with a secret shorter than 32 bytes");
+    throw new RangeError(
+      "Cannot sign with a secret that is not text of 32 bytes",
+    );
   }
   const secret = Buffer.from(text);
   // The id reveals nothing about the secret, and is the same at every start.

@@ -186,7 +186,9 @@ async function check(
   }
   if (faults.length > 0) await print(`${unusedFiles}\n`);
   const misfits = await describeMisfits(settings, api, tables) +
-    await describeBadSecret(settings);
+    (settings.reader.isSet("JWT_SECRET")
+      ? ""
+      : await describeBadSecret(settings));
   await print(misfits);
   for (const each of describeHidden(findHidden(api, tables))) {
     await print(`hidden: ${each}\n`);

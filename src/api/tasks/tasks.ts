@@ -222,8 +222,8 @@ export async function roomForTask(
 
 /**
  * Returns the user whose request a task works off, with the rights that they
- * had then and still have: who has more by now did not ask for more. Undefined
- * if they have none.
+ * had then and still have: they did not ask for more. Undefined if they have
+ * none.
  */
 export function senderOf(
   { store, declaration: { roles } }: TaskContext,
