@@ -88,7 +88,7 @@ export function canSign(secret: string): boolean {
 function createKey(text: string): Key {
   if (!canSign(text)) {
     throw new RangeError(
-      "Cannot sign with a secret that is not text of 32 bytes",
+      "Cannot sign with less than 32 bytes of text",
     );
   }
   const secret = Buffer.from(text);
