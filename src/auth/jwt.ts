@@ -87,9 +87,7 @@ export function canSign(secret: string): boolean {
 
 function createKey(text: string): Key {
   if (!canSign(text)) {
-    throw new RangeError(
-      "Cannot sign with less than 32 bytes of text",
-    );
+    throw new RangeError("Cannot sign with less than 32 bytes of text");
   }
   const secret = Buffer.from(text);
   // The id reveals nothing about the secret, and is the same at every start.
