@@ -220,7 +220,7 @@ function recordForm(view, { isNew, fixed, back, to }) {
   };
   const form = formOf(
     { novalidate: true, id: "editing", class: "stack" },
-    () => submit(isNew ? "POST" : "PATCH"),
+    ({ submitter }) => submit(submitter?.value || (isNew ? "POST" : "PATCH")),
     summary,
     draft.isRestored &&
       div.row.card(
@@ -240,11 +240,10 @@ function recordForm(view, { isNew, fixed, back, to }) {
       button("Cancel", leave, "cancel", { class: "quiet" }),
       sending,
       !isNew && methods.includes("PUT") &&
-        button(
+        h(
+          "button",
+          { class: "quiet push", id: "replace", value: "PUT" },
           sends("Replace the whole record", "PUT"),
-          () => submit("PUT"),
-          "replace",
-          { class: "quiet push" },
         ),
     ),
   );
