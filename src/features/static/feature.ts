@@ -38,21 +38,24 @@ const settings = {
 
 /** The settings of others that the folder must fit, as text; config.ts and the feature tls check them. */
 const asText = { description: "", ...text };
-const others = {
-  BASE_URL: asText,
+const secrets = {
   DATA_DIR: { ...asText, default: "data/store" },
   TLS_KEY: asText,
+  // Of the flags that name a file.
+  JWT_SECRET_FILE: asText,
+  ADMIN_PASSWORD_FILE: asText,
+  ETCD_PASSWORD_FILE: asText,
 };
 
 /**
  * Returns the folder, without links in its path.
  *
  * @throws {UsageError} if it is no folder, leaves no URL for its files, or would
- * show the data folder or the key of a certificate to everybody
+ * show the data folder or a file with a secret to everybody
  */
 function folderOf({ read }: SettingReader): string {
   const { PUBLIC = "" } = read(settings);
-  const { BASE_URL = "/", DATA_DIR, TLS_KEY } = read(others);
+  const { BASE_URL = "/" } = read({ BASE_URL: asText });
   if (/^(?:https?:\/\/[^/]*)?\/?$/.test(BASE_URL)) {
     throw new UsageError(
       `PUBLIC needs a BASE_URL with a path such as /api/, because its files have the other URLs`,
@@ -62,7 +65,7 @@ function folderOf({ read }: SettingReader): string {
   if (!folder) {
     throw new UsageError(`PUBLIC: ${PUBLIC || '""'} is not a folder`);
   }
-  for (const [name, path] of Object.entries({ DATA_DIR, TLS_KEY })) {
+  for (const [name, path] of Object.entries({ ...read(secrets) })) {
     if (path === undefined) continue;
     const secret = realPathOf(path);
     // A front end within the data folder could be one of its damaged copies.

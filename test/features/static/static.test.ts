@@ -281,6 +281,16 @@ test("neither the data folder nor a key is among the files, whatever their paths
       /^zoo-api: PUBLIC: .* would show (?:DATA_DIR|TLS_KEY)/m,
     );
   }
+  const secret = join(site, "secret.txt");
+  await writeFile(secret, "x".repeat(32));
+  for (const flag of ["--jwt-secret-file", "--admin-password-file"]) {
+    const { code, stderr } = await runHere([
+      ...["serve", "--port", "0", flag, secret],
+      ...["--data-dir", join(folder, "d")],
+    ], { env: { PUBLIC: site, BASE_URL: "/api/" } });
+    assert.equal(code, 2, flag);
+    assert.match(stderr, /^zoo-api: PUBLIC: .* would show \w+_FILE, /m);
+  }
   const beside = join(folder, "site-store");
   const env = { PUBLIC: site, BASE_URL: "/api/" };
   const other = await startHere({ env, folder: beside });
