@@ -46,8 +46,8 @@ export const endedTasks = {
 
 const dayMs = 86_400_000;
 
-/** From how far on the time since the last look is taken for a leap of the clock. */
-const maxLeapMs = dayMs;
+/** From how far on the time since the last look is taken for a leap of the clock: a server may be off for a weekend. */
+const maxLeapMs = 7 * dayMs;
 
 /** For how long nothing is deleted after a leap, so that somebody can set the clock. */
 const watchMs = 7 * dayMs;

@@ -210,6 +210,17 @@ test("after a leap of the clock nothing is deleted for a week, and the log says 
   assert.deepEqual(ids("readings"), []);
 });
 
+test("a machine that is off at night and at weekends deletes what has expired", async (t) => {
+  const { put, look, ids, clock, logged } = await open(t);
+  await put("readings", { id: 1, value: 1, taken_at: iso(89) });
+  for (const hours of [0, 14, 10, 14, 62, 10]) {
+    clock.at += hours * day / 24;
+    await look();
+  }
+  assert.deepEqual(ids("readings"), []);
+  assert.doesNotMatch(String(logged), /clock/);
+});
+
 test("at the first look the clock is compared with the newest records", async (t) => {
   const { put, look, ids, clock, logged } = await open(t);
   await put("readings", { id: 1, value: 1, taken_at: iso(0) });
