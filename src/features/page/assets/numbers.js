@@ -77,7 +77,7 @@ export function numbersForm({ url, properties }) {
       const { what, groups } = choicesOf(properties);
       const chosen = parameters.get("aggregate") ?? "count";
       return formOf(
-        { id: "numbers", class: "card near" },
+        { id: "numbers", class: "card row" },
         submit,
         choice("aggregate", "Show the", what, chosen),
         choice("by", "for each", groups, parameters.get("by")),
