@@ -181,7 +181,7 @@ async function deleteLarge(
  *
  * @throws {ApiError} 40300, 40900 if one of them must not be made
  */
-export async function planLarge(
+async function planLarge(
   records: Records,
   root: Row,
   caller: Actor | undefined,

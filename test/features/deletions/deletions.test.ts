@@ -233,6 +233,20 @@ describe("a large cascade", () => {
     return app;
   }
 
+  /** Deletes, and returns the URL of the task once the first pages are gone. */
+  async function beginLarge(
+    { request, store, token }: Awaited<ReturnType<typeof startFull>>,
+    path: string,
+  ): Promise<string> {
+    const { size } = store.table("pages");
+    const { status, body } = await request("DELETE", path, { token });
+    assert.equal(status, 202);
+    while (store.table("pages").size === size) {
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    return String(body["url"]);
+  }
+
   test("of one record is a task, and leaves nothing behind", async (t) => {
     const app = await startFull(3000, 5000);
     t.after(() => app.stop());
@@ -258,16 +272,10 @@ describe("a large cascade", () => {
     const app = await startFull(3000, 3000);
     t.after(() => app.stop());
     const { store, token } = app;
-    const path = "/v1/shelves/1?cascade=true";
-    const sent = await app.request("DELETE", path, { token });
-    assert.equal(sent.status, 202);
-    while (store.table("pages").size === 3000) { // it has not begun
-      await new Promise((resolve) => setImmediate(resolve));
-    }
+    const url = await beginLarge(app, "/v1/shelves/1?cascade=true");
     const json = { shelf_id: 2 };
     const moved = await app.request("PATCH", "/v1/books/1", { token, json });
     assert.equal(moved.status, 201, moved.text);
-    const url = String(sent.body["url"]);
     await taskWhen(app, { url, token, until: ended });
     const ids = (name: string) =>
       store.table(name).rows().map(({ document }) => document.id);
@@ -281,22 +289,18 @@ describe("a large cascade", () => {
     t.after(() => app.stop());
     const { store, token } = app;
     const path = "/v1/shelves?title=t&id=1&cascade=true";
-    const sent = await app.request("DELETE", path, { token });
-    assert.equal(sent.status, 202);
-    while (store.table("pages").size === 3000) {
-      await new Promise((resolve) => setImmediate(resolve));
-    }
+    const task = await beginLarge(app, path);
     const json = { title: "u" };
-    const url = "/v1/shelves/1";
-    const changed = await app.request("PATCH", url, { token, json });
+    const shelf = "/v1/shelves/1";
+    const changed = await app.request("PATCH", shelf, { token, json });
     assert.equal(changed.status, 201, changed.text);
-    const task = await taskWhen(app, {
-      url: String(sent.body["url"]),
+    const { status, deleted } = await taskWhen(app, {
+      url: task,
       token,
       until: ended,
     });
-    assert.deepEqual([task["status"], task["deleted"]], ["succeeded", 0]);
-    assert.equal((await app.request("GET", url)).status, 200);
+    assert.deepEqual([status, deleted], ["succeeded", 0]);
+    assert.equal((await app.request("GET", shelf)).status, 200);
     assert.ok(store.table("books").size > 1000);
   });
 

@@ -613,6 +613,15 @@ test("prune forgets all idempotency keys, and says how many there were", {
   assert.equal(body.id, 4);
 });
 
+/** Creates a book with an Idempotency-Key, or repeats that. */
+function postKeyed(server: ServerHere, token: string) {
+  return server.request("POST", "/v1/books", {
+    token,
+    json: { title: "Emma", genre: "novel" },
+    headers: { "idempotency-key": "a" },
+  });
+}
+
 test(
   "a repeated response has the values that the record got, whatever the default is now",
   {
@@ -624,12 +633,7 @@ test(
       books(`${all} kind: optional(choice("a", "b"), "${value}"),`);
     let server = await serve(withDefault("a"));
     const token = await server.signIn();
-    const send = () =>
-      server.request("POST", "/v1/books", {
-        token,
-        json: { title: "Emma", genre: "novel" },
-        headers: { "idempotency-key": "a" },
-      });
+    const send = () => postKeyed(server, token);
     const sent = await send();
     assert.equal(sent.body["kind"], "a");
     await server.end();
@@ -647,12 +651,7 @@ test("a key is recognized after the declaration has changed", {
   const { serve } = await library(t);
   let server = await serve(books(all));
   const token = await server.signIn();
-  const send = () =>
-    server.request("POST", "/v1/books", {
-      token,
-      json: { title: "Emma", genre: "novel" },
-      headers: { "idempotency-key": "a" },
-    });
+  const send = () => postKeyed(server, token);
   const { body } = await send();
   await server.end();
   const more = "shelf: optional(string({ maxLength: 20 })),";
