@@ -106,7 +106,7 @@ function isWithin(path: string, folder: string): boolean {
 
 const allow = "GET, HEAD, OPTIONS";
 
-/** @throws {ApiError} 40400, 40500 */
+/** @throws {ApiError} 40400, 40500, 41200 */
 async function respond(
   root: string,
   context: RequestContext,
@@ -132,6 +132,10 @@ async function respond(
     const [, query = ""] = /(\?.*)$/s.exec(context.target) ?? [];
     const location = `${path}/${query}`;
     return { status: 308, headers: ["Location", location], seq: 0 };
+  }
+  // The tag of a file is weak, and equals none strongly (RFC 9110 section 13.1.1).
+  if (headers["if-match"] && headers["if-match"] !== "*") {
+    throw new ApiError(41200);
   }
   return show(found, headers["if-none-match"]);
 }

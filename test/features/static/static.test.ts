@@ -89,6 +89,14 @@ describe("files", () => {
       assert.equal(same.status, 304, tag);
       assert.equal(same.headers.get("etag"), etag);
     }
+    // Its tag is weak, so only * matches strongly.
+    for (const [tag, status] of [[etag, 412], ['"a"', 412], ["*", 200]]) {
+      const kept = await get("/app.js", {
+        headers: { "if-match": String(tag) },
+      });
+      assert.equal(kept.status, status, String(tag));
+      await kept.body?.cancel();
+    }
     const other = await get("/app.js", { headers: { "if-none-match": '"a"' } });
     assert.equal(other.status, 200);
     await other.body?.cancel();
