@@ -143,9 +143,9 @@ async function readSpareFiles(
 /** Reads a data folder, but refuses a damaged one, since partial output would look complete. */
 export async function readUndamagedStore(
   place: Place | string,
-  files = realFiles,
+  options: Partial<FolderScanOptions> = {},
 ): Promise<FolderScan> {
-  const scan = await readStore(place, { files, isThorough: false });
+  const scan = await readStore(place, { ...options, isThorough: false });
   if (scan.refusal !== undefined) throw scan.refusal;
   return scan;
 }
@@ -275,7 +275,7 @@ export async function describeMisfits(
  *
  * @throws {CommandError} if the start would refuse the declaration
  */
-export async function follow(
+async function follow(
   { loadFeatures }: CommandSettings,
   declaration: ApiDeclaration,
   tables: Tables,
@@ -292,6 +292,17 @@ export async function follow(
   followDeclaration(opened, adaptRecords);
   reportTasks(tables);
   return opened;
+}
+
+/** Reads a store, and adapts it to the declaration in memory, as a start would. */
+export async function readAdapted(
+  settings: CommandSettings,
+  declaration: ApiDeclaration,
+): Promise<Tables> {
+  const tables = tablesOf(declaration, []);
+  const scan = await readUndamagedStore(settings, { tables });
+  await follow(settings, declaration, scan.tables);
+  return scan.tables;
 }
 
 /** Throws unless there is a store in a folder: a mistyped name must not create one. */

@@ -74,7 +74,7 @@ export async function repairStore(
     const salvage = await salvageFolder(before, idProperties);
     if (isDryRun) return { salvage };
     const backupFolder = await replaceFiles(place, before, salvage);
-    await readUndamagedStore(folder, files);
+    await readUndamagedStore(folder, { files });
     return { salvage, backupFolder };
   } finally {
     await release();

@@ -17,8 +17,13 @@ import { collectionsOf } from "../../api/routes.ts";
 import { errorText } from "../../store/error.ts";
 import type { Row } from "../../store/store.ts";
 import { CommandError, UsageError } from "../../usage.ts";
-import { print, showProgress, unknownCollection } from "../output.ts";
-import { follow, readUndamagedStore, refuseInside } from "../read.ts";
+import {
+  print,
+  printData,
+  showProgress,
+  unknownCollection,
+} from "../output.ts";
+import { readAdapted, refuseInside } from "../read.ts";
 
 export const commands: Commands = {
   export: [1, exportCommand],
@@ -50,8 +55,7 @@ async function exportCommand(
   if (collection === undefined) {
     throw unknownCollection("export", name, [...derived.keys()]);
   }
-  const { tables } = await readUndamagedStore(settings);
-  await follow(settings, declaration, tables);
+  const tables = await readAdapted(settings, declaration);
   const rows = tables.get(collection.name)?.rows() ?? [];
   const representation = new Representation(collection);
   let done = 0;
@@ -60,7 +64,7 @@ async function exportCommand(
     ? () => {}
     : showProgress(() => done / rows.length);
   for await (const text of toNdjson(representation, rows)) {
-    await print(text);
+    await printData(text);
     done += text.split("\n").length - 1;
   }
   endProgress();
@@ -73,8 +77,7 @@ async function exportCommand(
 async function exportAll(settings: CommandSettings, to: string): Promise<void> {
   const declaration = await settings.loadApi();
   const derived = collectionsOf(declaration);
-  const { tables } = await readUndamagedStore(settings);
-  await follow(settings, declaration, tables);
+  const tables = await readAdapted(settings, declaration);
   const created = await mkdir(to, { recursive: true });
   if (!settings.etcd) {
     await refuseInside(to, settings.dataDir).catch(async (error) => {

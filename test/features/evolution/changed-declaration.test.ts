@@ -28,6 +28,7 @@ import { feature } from "../../../src/features/evolution/feature.ts";
 import { apiOf } from "../../collections.ts";
 import { lacks, removeFolder, run, temporaryFolder } from "../../harness.ts";
 import { runHere, type ServerHere, startHere } from "../../in-process.ts";
+import { fromLines } from "../../lines.ts";
 
 const { adaptRecords } = feature;
 
@@ -184,6 +185,15 @@ test("a declaration that stored records do not fit is refused, one line for each
   const sound = await command("check");
   assert.equal(sound.code, 0, sound.stdout);
   assert.doesNotMatch(sound.stdout, /hidden|_declaration/);
+  // An export follows a change that no start has seen, with unique values and a new name.
+  const unique = `name: unique(string({ maxLength: 90, renamed: "title" })),`;
+  await declare(books(unique + first.pages));
+  const exported = await command("export", "books");
+  assert.equal(exported.code, 0, exported.stderr);
+  assert.deepEqual(
+    fromLines(exported.stdout).map(({ name, pages }) => [name, pages]),
+    [["Faust", 304], ["Cosmos", 304], ["Emma", null]],
+  );
 });
 
 test("renamed, hidden and new properties keep every value, through every write and back", async (t) => {
