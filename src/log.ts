@@ -53,7 +53,7 @@ export function createLogger(
 }
 
 /** Escapes control characters as JSON does, which leaves some: a terminal may act on them. */
-function escapeControls(line: string): string {
+export function escapeControls(line: string): string {
   return line.replace(/\p{Cc}/gu, (control) => {
     const code = control.charCodeAt(0).toString(16);
     return `\\u${code.padStart(4, "0")}`;

@@ -1,7 +1,7 @@
 /** The commands of an operator: check, repair and back up a data folder. */
 
 import { strict as assert } from "node:assert";
-import { spawn } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import {
   appendFile,
   cp,
@@ -15,6 +15,7 @@ import {
 import { dirname, join } from "node:path";
 import process from "node:process";
 import { after, before, test, type TestContext } from "node:test";
+import { promisify } from "node:util";
 import { createFirstAdmin } from "../src/first-start.ts";
 import { createUser } from "../src/api/operator.ts";
 import { openDataFolder } from "../src/data-folder.ts";
@@ -30,6 +31,7 @@ import {
 } from "./harness.ts";
 import { runHere, startHere } from "./in-process.ts";
 import { commit } from "./commit.ts";
+import { fromLines, toLines } from "./lines.ts";
 
 const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
 
@@ -403,4 +405,93 @@ test("an admin is also created if there were others before, and its random passw
   assert.match(shown, /^The password of admin is [\w-]{20}\n$/);
   assert.deepEqual(logged, [["info", "created user admin"]]);
   assert.ok(!(await readdir(dataDir)).includes("admin-password"));
+});
+
+test(
+  "a copy or a declaration that finds no space leaves nothing, and the message names it",
+  {
+    skip: process.platform === "win32" ? "it needs ulimit" : false,
+  },
+  async (t) => {
+    const folder = await filled(t);
+    const own = join(folder, "..");
+    const shell = promisify(execFile);
+    // The largest file may have no bytes at all.
+    const script = 'ulimit -f 0; exec "$0" "$@"';
+    const inFull = async (...args: readonly string[]) => {
+      const words = ["-c", script, process.execPath, ...command, ...args];
+      const env = { DATA_DIR: folder, PATH: process.env["PATH"] };
+      const failed = await shell("sh", words, { env }).catch((error) => error);
+      assert.equal(failed.code, 1, failed.stderr);
+      return failed.stderr;
+    };
+    const copy = join(own, "copy");
+    assert.equal(
+      await inFull("backup", copy),
+      `zoo-api: cannot copy to ${copy}: EFBIG: file too large, write\n`,
+    );
+    const api = join(own, "plants.mjs");
+    assert.equal(
+      await inFull("init", api),
+      `zoo-api: cannot write ${api}: EFBIG: file too large, write\n`,
+    );
+    const left = await readdir(own);
+    assert.ok(
+      !left.includes("copy") && !left.includes("plants.mjs"),
+      `${left}`,
+    );
+  },
+);
+
+test("a folder in place of the secret is named", async (t) => {
+  const folder = await filled(t);
+  await rm(join(folder, "secret"), { force: true });
+  await mkdir(join(folder, "secret"));
+  for (const words of [["check"], ["serve", "--port", "0"]]) {
+    const { code, stderr } = await runHere([...words, "--data-dir", folder]);
+    assert.equal(code, 1);
+    assert.match(stderr, /\/secret: it must be a file, not a link/);
+  }
+});
+
+test("no control character of a file or an argument reaches the terminal", async (t) => {
+  const folder = await filled(t);
+  const name = "\u009b31mred\u0085";
+  const file = join(folder, "..", "odd.ndjson");
+  await writeFile(file, toLines([{ [name]: 1 }]));
+  for (const words of [["import", "zoos", file], ["export", name]]) {
+    const { code, stderr } = await runHere([...words, "--data-dir", folder]);
+    assert.notEqual(code, 0);
+    assert.match(stderr, /\\u009b31mred\\u0085/);
+    assert.doesNotMatch(stderr, /[^\n\P{Cc}]/u);
+  }
+});
+
+test("what a declaration prints is not in an export", async (t) => {
+  const folder = await filled(t);
+  const file = join(folder, "..", "printing.mjs");
+  await writeFile(
+    file,
+    `console.log("loaded");
+export default ({ collection, string }) => {
+  console.info("declared");
+  return {
+    title: "Zoos",
+    collections: [
+      collection({ name: "zoos", singular: "zoo", access: { read: "anyone", write: "keeper", delete: "admin" }, properties: {
+        name: string({ maxLength: 100 }),
+        city: string({ maxLength: 100 }),
+        country: string({ maxLength: 2 }),
+      } }),
+    ],
+  };
+};
+`,
+  );
+  const { code, stdout, stderr } = await runHere(
+    ["export", "zoos", "--data-dir", folder, "--collections", file],
+  );
+  assert.equal(code, 0, stderr);
+  assert.equal(stderr, "loaded\ndeclared\n");
+  assert.deepEqual(fromLines(stdout).map(({ id }) => id), [1, 2, 3, 4, 5]);
 });

@@ -162,16 +162,18 @@ type Listener = NodeJS.SignalsListener;
 
 /**
  * Replaces properties of the process. Returns a function that restores them, the
- * exit code and the umask, and removes and returns the new listeners to SIGTERM.
+ * exit code, the console and the umask, and removes and returns the new listeners to SIGTERM.
  */
 function enter(values: Readonly<Record<string, unknown>>) {
   const { exitCode } = process;
+  const { console } = globalThis;
   const mask = process.umask();
   const before = signals.map((signal) => process.listeners(signal));
   const restore = replaceProperties(values);
   return (): readonly Listener[] => {
     restore();
     process.exitCode = exitCode;
+    globalThis.console = console; // a declaration file gets another one
     process.umask(mask);
     const added = signals.map((signal, index) => {
       const listeners = process.listeners(signal) as Listener[];

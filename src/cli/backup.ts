@@ -12,11 +12,12 @@ import process from "node:process";
 import { declarationTable } from "../api/declaration/remembered.ts";
 import { historyTable } from "../api/own-tables.ts";
 import type { Commands, CommandSettings } from "../api/feature.ts";
-import { UsageError } from "../usage.ts";
+import { CommandError, UsageError } from "../usage.ts";
 import { createReader, findEtcd, type Flags } from "./command-line.ts";
 import { print, reportTasks } from "./output.ts";
-import { StoreError } from "../store/error.ts";
+import { errorText, StoreError } from "../store/error.ts";
 import {
+  isNoSpaceError,
   readSmallFile,
   realFiles,
   writeSmallFile,
@@ -67,7 +68,8 @@ export async function backupStore(
       await realFiles.remove(join(to, name));
     }
     if (isNew) await rmdir(to).catch(() => {});
-    throw error;
+    if (!isNoSpaceError(error)) throw error;
+    throw new CommandError(`cannot copy to ${to}: ${errorText(error)}`);
   }
 }
 

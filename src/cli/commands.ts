@@ -73,9 +73,8 @@ try {
   const isExpected = error instanceof UsageError ||
     error instanceof CommandError || errorCode(error) !== "";
   if (!isExpected) throw error;
-  const { explain } = await import("./output.ts");
-  const lines = explain(error).split("\n");
-  process.stderr.write(lines.map((line) => `zoo-api: ${line}\n`).join(""));
+  const { explain, printErrors } = await import("./output.ts");
+  printErrors(explain(error).replace(/^/gm, "zoo-api: "));
   // A timer in a declaration file would keep the process alive.
   process.exit(error instanceof UsageError ? 2 : 1);
 }

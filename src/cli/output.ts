@@ -4,13 +4,29 @@ import { once } from "node:events";
 import process from "node:process";
 import { beginHistory } from "../api/own-tables.ts";
 import { tasks, unfinishedTasks } from "../api/tasks/tasks.ts";
+import { escapeControls } from "../log.ts";
 import { errorCode, errorText } from "../store/error.ts";
 import type { Fault, Store } from "../store/store.ts";
 import { CommandError, UsageError } from "../usage.ts";
 
-/** Prints text to standard output, and waits while its buffer is full. */
-export async function print(text: string): Promise<void> {
+/** Prints data to standard output, and waits while its buffer is full. */
+export async function printData(text: string): Promise<void> {
   if (!process.stdout.write(text)) await once(process.stdout, "drain");
+}
+
+/** Prints text for people to standard output, which may be a terminal. */
+export async function print(text: string): Promise<void> {
+  await printData(escapeForTerminal(text));
+}
+
+/** Prints lines to standard error. */
+export function printErrors(text: string): void {
+  process.stderr.write(`${escapeForTerminal(text)}\n`);
+}
+
+/** Escapes control characters other than line ends and tabs: a stored text may hold those that a terminal acts on. */
+function escapeForTerminal(text: string): string {
+  return text.replace(/[^\n\t]+/g, escapeControls);
 }
 
 /** Formats a fault as one line. */
@@ -62,10 +78,10 @@ export function reportTasks(tables: Store["tables"]): void {
         "this store first finishes it, or a start of its server, unless it has users"
       : `${deleted} records are deleted; the next start of the server resumes it, or with ` +
         `FEATURES that have imports but not deletions, it waits, and DELETE /v1/tasks/${id} cancels it`;
-    process.stderr.write(
+    printErrors(
       `zoo-api: ${
         type === "import" ? "an import of" : "a deletion in"
-      } ${collection} (task ${id}) is not finished: ${state}\n`,
+      } ${collection} (task ${id}) is not finished: ${state}`,
     );
   }
 }

@@ -3,8 +3,9 @@
 import { readFile, rm, writeFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import type { Commands, CommandSettings } from "../../api/feature.ts";
-import { errorCode } from "../../store/error.ts";
-import { UsageError } from "../../usage.ts";
+import { errorCode, errorText } from "../../store/error.ts";
+import { isNoSpaceError } from "../../store/log/files.ts";
+import { CommandError, UsageError } from "../../usage.ts";
 import { print } from "../output.ts";
 
 export const commands: Commands = { init: [1, init] };
@@ -83,7 +84,8 @@ async function init(
   await writeFile(path, text, { flag: "wx" }).catch(async (error) => {
     // A file without its text would keep the next attempt from writing it.
     if (errorCode(error) !== "EEXIST") await rm(path, { force: true });
-    throw error;
+    if (!isNoSpaceError(error)) throw error;
+    throw new CommandError(`cannot write ${path}: ${errorText(error)}`);
   });
   const types = join(dirname(path), typesFile);
   await writeFile(types, declarations, { flag: "wx" }).catch((error) => {

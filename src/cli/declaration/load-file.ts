@@ -1,5 +1,6 @@
 /** Loads a declaration file. */
 
+import { Console } from "node:console";
 import { basename, resolve } from "node:path";
 import process from "node:process";
 import { setImmediate as nextTurn } from "node:timers/promises";
@@ -24,6 +25,8 @@ import { isClass } from "./shape.ts";
  */
 export async function loadFile(file: string): Promise<ApiDeclaration> {
   let mistakes: readonly string[];
+  // What it prints must not be in an export or in the log.
+  globalThis.console = new Console(process.stderr);
   try {
     if (!/\.[cm]?[jt]s$/.test(file)) {
       throw new UsageError("it must be a .js, .mjs or .ts file");

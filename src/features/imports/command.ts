@@ -20,6 +20,7 @@ import { reserves } from "../../store/reserves.ts";
 import {
   beginWriting,
   print,
+  printErrors,
   showProgress,
   unknownCollection,
 } from "../../cli/output.ts";
@@ -185,7 +186,7 @@ function requiredFirst(
 }
 
 function log(level: string, message: string): void {
-  if (level === "error") process.stderr.write(`zoo-api: ${message}\n`);
+  if (level === "error") printErrors(`zoo-api: ${message}`);
 }
 
 /** Signals that end the command: it says what is in, and what happens next. */
@@ -259,10 +260,10 @@ async function report(task: Task | undefined): Promise<number> {
   for (const { collection, line, errors: found } of errors) {
     const messages = found.map(({ message }) => message).join(" ");
     const place = collection === undefined ? "" : `${collection} `;
-    process.stderr.write(`${place}line ${line}: ${messages}\n`);
+    printErrors(`${place}line ${line}: ${messages}`);
   }
   if (rejected > errors.length) {
-    process.stderr.write("only the first rejected lines are listed\n");
+    printErrors("only the first rejected lines are listed");
   }
   await print(`imported ${imported} ${names}, rejected ${rejected}\n`);
   if (status === "succeeded") return errors.length === 0 ? 0 : 1;

@@ -63,14 +63,13 @@ function notAFile(path: string): StoreError {
   );
 }
 
-/** Opens a file or a folder with some flags. */
+/** Opens a file with some flags, or the folder of a path that ends with a slash. */
 export async function openFile(path: string, flag: number): Promise<OpenFile> {
   const all = flag | O_NOFOLLOW | O_NONBLOCK;
   const handle = await open(path, all, 0o600).catch((error) => {
     throw errorCode(error) === "ELOOP" ? notAFile(path) : error;
   });
-  const stats = fstatSync(handle.fd);
-  if (!stats.isFile() && !stats.isDirectory()) {
+  if (!fstatSync(handle.fd).isFile() && !path.endsWith("/")) {
     await handle.close();
     throw notAFile(path);
   }
