@@ -14,7 +14,7 @@ import {
 import type { IncomingRequest, OutgoingResponse } from "../http/connection.ts";
 import { requestId } from "../http/server.ts";
 import type { Actor } from "../auth/access.ts";
-import type { Mutation } from "../store/store.ts";
+import type { Document, Mutation } from "../store/store.ts";
 import {
   authenticate,
   type Authentication,
@@ -73,7 +73,7 @@ export class RequestContext implements Requester {
   /** The signed-in user, with their current rights. */
   caller: Actor | undefined;
   /** Returns the mutations that belong in the transaction that creates a record, such as those that store an idempotency key. */
-  storeKey: ((createdId: number) => readonly Mutation[]) | undefined;
+  storeKey: ((created: Document) => readonly Mutation[]) | undefined;
   /** The collections whose records the response shows besides those of its URL. */
   related: readonly Collection[] = [];
   /** Logged when the response is sent. */

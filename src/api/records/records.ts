@@ -215,11 +215,10 @@ export class Records {
       Commit,
   ): Result {
     const { collection, store } = this;
-    const id = change?.next?.id ?? 0;
     const all = [
       ...mutations,
       ...change && collection.sideEffects?.(change, store) || [],
-      ...context.storeKey?.(id) ?? [],
+      ...change?.next && context.storeKey?.(change.next) || [],
     ];
     const seq = store.apply(all, by, options);
     if (change) context.shared.hooks.onChange?.(context, collection, change);

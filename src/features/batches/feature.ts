@@ -121,7 +121,8 @@ function commitBatch(
       }
       if (errors.length > 0) throw validationError(errors.slice(0, maxErrors));
       if (hashes === "check") throw checked;
-      context.storeKey?.(documents[0]?.id ?? 0).forEach(apply);
+      const [first] = documents;
+      if (first) context.storeKey?.(first).forEach(apply);
     });
     if (collection.name === "users") { // whose changes the log reports
       const ids = documents.map(({ id }) => id);

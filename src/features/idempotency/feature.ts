@@ -3,12 +3,13 @@
  * client that does not know whether a request succeeded repeats it with the
  * same key, and is sent the first response again.
  *
- * Of a request, only the hashes of its key and body and the id of the record
- * that it created are stored, in the transaction that creates the record, so
- * neither can exist without the other. The response is not stored: a retry has
+ * Of a request, only the hashes of its key and body, and the id and the time of
+ * creation of its record are stored, in the transaction that creates the record,
+ * so neither can exist without the other. The response is not stored: a retry has
  * the same body, from which the same response is built, whatever has been changed
- * since (see repeat.ts). Once the record is deleted, nothing
- * of it is left here, and the retry is 410.
+ * since (see repeat.ts). Once the record is deleted, nothing of it is left here,
+ * and the retry is 410; as it is if other records have got its URL, which the
+ * time shows.
  *
  * A row of the table holds up to four requests, because a row takes four times
  * as much memory as a request.
@@ -82,10 +83,10 @@ interface KeyedRequest {
   readonly running: Set<string>;
 }
 
-/** Returns the requests of a row: of each a space, the hash of its key, that of its body, a colon and the id of the new record. */
+/** Returns the requests of a row: of each a space, the hash of its key, that of its body, a colon, and the id of the new record, an @ and the time of its creation. */
 function textOf({ keys, key, hash, headers }: Document): string {
   if (typeof keys === "string") return keys;
-  // Older versions stored one response in a row, with its Location first.
+  // Older versions stored no time, and one response in a row, with its Location first.
   const [, location] = Array.isArray(headers) ? headers : [];
   const id = /\d+$/.exec(String(location))?.[0];
   const body = isSecret(String(hash))
@@ -135,7 +136,7 @@ class StoredKeys {
     }
   }
 
-  /** Returns the hash of the body and the id of the record of a key, joined by a colon. */
+  /** Returns the hash of the body of a key, a colon, and its record. */
   find({ by, key }: KeyedRequest): string | undefined {
     const start = ` ${key}`;
     for (const row of this.#table.find("bucket", bucketOf(by, start))) {
@@ -149,9 +150,14 @@ class StoredKeys {
   }
 
   /** Returns the mutations that store a request, and delete the oldest ones. */
-  add({ by, key }: KeyedRequest, bodyHash: string, id: number): Mutation[] {
+  add(
+    { by, key }: KeyedRequest,
+    bodyHash: string,
+    { id, created_at }: Document,
+  ): Mutation[] {
     const { lastId, name } = this.#table;
-    const text = ` ${key}${bodyHash}:${id}`;
+    const created = Date.parse(String(created_at)).toString(36);
+    const text = ` ${key}${bodyHash}:${id}@${created}`;
     const last = this.#table.find("bucket", bucketOf(by, text)).at(-1);
     const keys = last?.document["keys"];
     const isOpen = typeof keys === "string" && last !== undefined &&
@@ -204,12 +210,12 @@ class StoredKeys {
 function runOnce(
   request: KeyedRequest,
   execute: Execution["execute"],
-  repeat: (createdId: number) => Result,
+  repeat: (createdId: number, createdAt?: number) => Result,
 ): Outcome {
   const { key, body, secret, context, keys, running } = request;
   const stored = keys.find(request);
   if (stored !== undefined) {
-    const [hash = "", id] = stored.split(":");
+    const [hash = "", id, time] = stored.split(/[:@]/);
     const isSame = isSecret(hash)
       ? verifyPassword(latin1(body), hash, context)
       : Promise.resolve(digest(body, bodyLength) === hash);
@@ -219,7 +225,7 @@ function runOnce(
         return runOnce(request, execute, repeat);
       }
       if (!isSame) throw new ApiError(42201);
-      return repeat(Number(id));
+      return repeat(Number(id), time ? Number.parseInt(time, 36) : undefined);
     });
   }
   if (running.has(key)) throw new ApiError(40902);
@@ -229,7 +235,7 @@ function runOnce(
   const result = context.afterWaiting(
     hash,
     (hash) => {
-      context.storeKey = (id) => keys.add(request, hash, id);
+      context.storeKey = (created) => keys.add(request, hash, created);
       return execute();
     },
   );
@@ -312,7 +318,8 @@ export const feature: Feature = {
         return runOnce(
           request,
           execute,
-          repeat ?? ((id) => repeatCreate(resource, context, { body, id })),
+          repeat ??
+            ((id, time) => repeatCreate(resource, context, { body, id, time })),
         );
       },
     };

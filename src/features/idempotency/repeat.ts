@@ -19,24 +19,40 @@ import { mayAccess } from "../../auth/access.ts";
 import { ApiError } from "../../http/errors.ts";
 import { parseJson, requireObject } from "../../http/json.ts";
 
+/** The record that a request created, or the first one of a batch. */
+interface Created {
+  readonly id: number;
+  /** When it was created, in milliseconds since 1970; undefined if an earlier version stored the request. */
+  readonly time: number | undefined;
+}
+
 /**
- * Returns the response to the request that created the record `id`, whatever has
- * become of other records since.
+ * Returns the response to the request that created a record, whatever has become
+ * of other records since.
  *
- * @throws {ApiError} 41000 if it was deleted
+ * @throws {ApiError} 41000 if it was deleted, or if its collection was renamed
+ * and the name now is that of other records
  */
 export function repeatCreate(
   resource: Resource,
   context: RequestContext,
-  { body, id }: { readonly body: Uint8Array; readonly id: number },
+  { body, ...created }: Created & { readonly body: Uint8Array },
 ): Result {
   const sent = parseJson(body);
   if (!Array.isArray(sent)) {
-    return repeatRecord(resource, context, requireObject(sent, "body"), id);
+    return repeatRecord(
+      resource,
+      context,
+      requireObject(sent, "body"),
+      created,
+    );
   }
   // The records of a batch have consecutive ids.
   const all = sent.map((each, index) =>
-    repeatRecord(resource, context, each, id + index, true)
+    repeatRecord(resource, context, each, {
+      id: created.id + index,
+      time: index === 0 ? created.time : undefined,
+    }, true)
   );
   const seq = Math.max(...all.map((each) => each.seq));
   const items = all.map((each) => each.body).join(",");
@@ -48,13 +64,20 @@ function repeatRecord(
   { records, parent }: Resource,
   context: RequestContext,
   sent: Body,
-  id: number,
+  { id, time }: Created,
   isElement = false,
 ): Result {
   const { ids: [parentId = 0], caller } = context;
   const { collection, table, representation } = records;
   const row = table.get(id);
   if (row === undefined) throw deletedForGood(collection, id);
+  const createdAt = Date.parse(String(row.document["created_at"]));
+  if (time !== undefined && time !== createdAt) {
+    throw new ApiError(
+      41000,
+      `The ${collection.singular} that this request created is not in ${collection.name} any more: the collection was renamed.`,
+    );
+  }
   const values = readInitialValues(
     collection,
     sent,

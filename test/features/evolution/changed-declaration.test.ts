@@ -655,6 +655,69 @@ test(
   },
 );
 
+test(
+  "a key means the record that it created, and never one that got its URL when collections were renamed",
+  {
+    skip: lacks("idempotency"),
+  },
+  async (t) => {
+    const { serve } = await library(t);
+    const own = `{ read: "viewer", write: "keeper", delete: "keeper" }`;
+    const of = (name: string, renamed = "") =>
+      `collection({ name: "${name}", singular: "${name} record", access: ${own}, private: true, ${renamed}
+      properties: { title: string({ maxLength: 20 }) } }),`;
+    let server = await serve(of("notes"), of("diary"));
+    const admin = await server.signIn();
+    const tokens: string[] = [];
+    for (const username of ["ann", "bob"]) {
+      const json = {
+        username,
+        password: `password of ${username}`,
+        role: "keeper",
+      };
+      const added = await server.request("POST", "/v1/users", {
+        token: admin,
+        json,
+      });
+      assert.equal(added.status, 201, added.text);
+      tokens.push(await server.signIn(username, json.password));
+    }
+    const [ann = "", bob = ""] = tokens;
+    const keyed = (json: unknown = { title: "Ann's own" }) =>
+      server.request("POST", "/v1/notes", {
+        token: ann,
+        json,
+        headers: { "idempotency-key": JSON.stringify(json).slice(0, 9) },
+      });
+    const batch = [{ title: "Ann's too" }];
+    const first = await keyed();
+    assert.equal(first.status, 201, first.text);
+    assert.equal((await keyed(batch)).status, 201);
+    for (const title of ["Bob's secret", "Bob's other secret"]) {
+      const json = { title };
+      await server.request("POST", "/v1/diary", { token: bob, json });
+    }
+    await server.end();
+    server = await serve(of("old", 'renamed: "notes",'), of("diary"));
+    await server.end();
+    server = await serve(of("old"), of("notes", 'renamed: "diary",'));
+    for (const json of [undefined, batch]) {
+      const again = await keyed(json);
+      assert.equal(again.status, 410, again.text);
+      assert.match(
+        again.body.error,
+        /not in notes any more: the collection was renamed/,
+      );
+    }
+    // Back under its name, the record is repeated.
+    await server.end();
+    server = await serve(of("old"), of("diary", 'renamed: "notes",'));
+    await server.end();
+    server = await serve(of("notes", 'renamed: "old",'), of("diary"));
+    assert.equal((await keyed()).text, first.text);
+  },
+);
+
 test("a key is recognized after the declaration has changed", {
   skip: lacks("idempotency"),
 }, async (t) => {

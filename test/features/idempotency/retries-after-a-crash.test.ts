@@ -131,8 +131,8 @@ test("the stored hash of a body with a password is as hard to guess from as the 
       String(document["keys"])
     );
     assert.equal(keys.length, 2);
-    assert.match(String(keys[0]), /^ .{12}scrypt\$[^:]{60,}:2$/);
-    assert.match(String(keys[1]), /^ .{12}[^$:]{8}:1$/);
+    assert.match(String(keys[0]), /^ .{12}scrypt\$[^:]{60,}:2@[a-z0-9]{8}$/);
+    assert.match(String(keys[1]), /^ .{12}[^$:]{8}:1@[a-z0-9]{8}$/);
   } finally {
     await application.stop();
   }
