@@ -20,9 +20,11 @@ import { CommandError } from "../../usage.ts";
 /** The remembered declaration. */
 interface Remembered {
   /** The rules that decide which records fit, as text, by name. */
-  readonly names: ReadonlyMap<string, string>;
+  readonly names: Map<string, string>;
   /** The present names of what was renamed, by the former names. */
   readonly newNames: ReadonlyMap<string, string>;
+  /** The properties that hold the owners of formerly private records. */
+  readonly owners: Set<string>;
 }
 
 /**
@@ -39,9 +41,12 @@ export function rememberDeclaration(
   const loaded = rulesOf(collections);
   let remembered = recall(before);
   let renamings = Number(before?.["renamings"] ?? 0);
-  const rename = (name: string, hint: string | undefined) => {
+  const rename = (name: string, given: string | undefined) => {
     const { names, newNames } = remembered;
     const latest = names.has(name) ? undefined : newNames.get(name);
+    const isKnown = given && (names.has(given) || isStored(given, store));
+    // A hint may be older than another renaming.
+    const hint = given && !isKnown ? newNames.get(given) ?? given : given;
     // The name under which its data is stored.
     const former = [hint, latest].find((each) =>
       each !== undefined && !loaded.has(each) &&
@@ -60,17 +65,25 @@ export function rememberDeclaration(
       return;
     }
     log("info", `${name} was ${former}`);
+    const areOwners = isOwner(former, remembered);
     remembered = moveNames(remembered, former, name);
+    if (areOwners) remembered.owners.add(name);
     renamings++;
     const [table = "", from] = former.split(".");
     const to = name.slice(name.indexOf(".") + 1);
     apply(from ? ["rename", table, from, to] : ["rename", table, to]);
   };
   for (const { name, renamed } of collections) rename(name, renamed);
-  for (const { name: of, properties } of collections) {
+  for (const { name: of, properties, private: isPrivateNow } of collections) {
     for (const { name, renamed } of properties) {
       rename(`${of}.${name}`, renamed && `${of}.${renamed}`);
     }
+    const owner = `${of}.${ownerProperty.name}`;
+    const property = remembered.newNames.get(owner) ?? "";
+    if (!isPrivateNow || !remembered.owners.has(property)) continue;
+    rename(owner, property); // back from the property that kept the owners
+    remembered.owners.delete(owner);
+    remembered.names.delete(owner);
   }
   remembered = rememberOwners(remembered, loaded, store);
   // A name that is declared has data of its own from now on.
@@ -80,6 +93,7 @@ export function rememberDeclaration(
     names: Object.fromEntries(loaded),
     newNames: Object.fromEntries(former),
     renamings,
+    ...(remembered.owners.size > 0 && { owners: [...remembered.owners] }),
   };
   if (JSON.stringify(after) === JSON.stringify(before)) return false;
   apply(["put", declarationTable, after]);
@@ -88,11 +102,23 @@ export function rememberDeclaration(
 }
 
 function recall(document: Document | undefined): Remembered {
-  const { names = {}, newNames = {} } = Object(document);
+  const { names = {}, newNames = {}, owners = [] } = Object(document);
   return {
     names: new Map(Object.entries(names)),
     newNames: new Map(Object.entries(newNames)),
+    owners: new Set(owners),
   };
+}
+
+function isPrivate(of: string, names: Remembered["names"]): boolean {
+  return names.get(of)?.includes('"isPrivate":true') ?? false;
+}
+
+/** Returns whether what is stored under a name are the owners of records that are private, or were when they were hidden. */
+function isOwner(name: string, { names, newNames }: Remembered): boolean {
+  const [of = "", property] = name.split(".");
+  return property === ownerProperty.name && !names.has(name) &&
+    (newNames.get(name) === "" || isPrivate(of, names));
 }
 
 /**
@@ -102,7 +128,7 @@ function recall(document: Document | undefined): Remembered {
  * @throws {OwnerError} if values of one kind would be taken for the other
  */
 function rememberOwners(
-  { names, newNames }: Remembered,
+  { names, newNames, owners }: Remembered,
   loaded: Remembered["names"],
   store: Pick<Store, "tables">,
 ): Remembered {
@@ -111,18 +137,18 @@ function rememberOwners(
     const owner = `${name}.${ownerProperty.name}`;
     const meaningIn = (declared: Remembered["names"]) => {
       if (declared.has(owner)) return owner;
-      const isPrivate = declared.get(name)?.includes('"isPrivate":true');
-      return isPrivate ? "" : undefined;
+      return isPrivate(name, declared) ? "" : undefined;
     };
     const before = meaningIn(names) ?? newNames.get(owner);
     if (before === undefined) continue;
     const meaning = meaningIn(loaded);
-    if (meaning === undefined) meanings.set(owner, before);
-    else if (meaning !== before && isStored(owner, store)) {
+    if (meaning === undefined) {
+      if (isStored(owner, store)) meanings.set(owner, before);
+    } else if (meaning !== before && isStored(owner, store)) {
       throw new OwnerError(owner);
     }
   }
-  return { names, newNames: meanings };
+  return { names, newNames: meanings, owners };
 }
 
 function logDifferences(
@@ -170,7 +196,7 @@ function isStored(name: string, { tables }: Pick<Store, "tables">): boolean {
 
 /** Returns what is remembered after a renaming; renaming a collection changes the names of its properties too. */
 function moveNames(
-  { names, newNames }: Remembered,
+  { names, newNames, owners }: Remembered,
   former: string,
   name: string,
 ): Remembered {
@@ -184,6 +210,10 @@ function moveNames(
   );
   return {
     names: new Map(Array.from(names, ([each, text]) => [move(each), text])),
-    newNames: new Map([...moved, [former, name]]),
+    newNames: new Map([
+      ...moved.filter(([old]) => old !== name),
+      [former, name],
+    ]),
+    owners: new Set(Array.from(owners, move)),
   };
 }

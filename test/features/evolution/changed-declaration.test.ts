@@ -555,6 +555,84 @@ test("no value of a declared owner_id is taken for the owner of a record, nor th
   }
 });
 
+test("the owners of private records come back from the property that kept them, and other values do not become owners", async (t) => {
+  const { serve } = await library(t);
+  const notes = (name: string, more: string, isPrivate = false) =>
+    `collection({ name: "${name}", singular: "note", private: ${isPrivate},
+      access: { read: "keeper", write: "keeper", delete: "keeper" },
+      ${more} properties: { text: string({ maxLength: 9 }),`;
+  const owned = `${notes("notes", "", true)} } }),`;
+  const holder = (renamed: string) =>
+    `holder: optional(integer({ renamed: "${renamed}" })) } }),`;
+  const plain = notes("notes", "");
+  const read = async (server: ServerHere, path = "/v1/notes") => {
+    const token = await server.signIn();
+    const { body } = await server.request("GET", path, { token });
+    return body.map((each) => each["owner_id"] ?? each["holder"] ?? null);
+  };
+  const through = async (...declarations: string[]) => {
+    const found = [];
+    for (const each of declarations) {
+      const server = await serve(each);
+      found.push(
+        await read(
+          server,
+          each.includes('name: "pages"') ? "/v1/pages" : "/v1/notes",
+        ),
+      );
+      await server.end();
+    }
+    return found;
+  };
+  const server = await serve(owned);
+  const token = await server.signIn();
+  await server.request("POST", "/v1/notes", { token, json: { text: "a" } });
+  await server.end();
+  // Hidden, under another name, of a renamed collection, and back.
+  assert.deepEqual(
+    await through(
+      `${plain} } }),`,
+      plain + holder("owner_id"),
+      `${notes("pages", 'renamed: "notes",')} ${holder("owner_id")}`,
+      `${notes("pages", "", true)} } }),`,
+      `${notes("notes", 'renamed: "pages",', true)} } }),`,
+      plain + holder("owner_id"),
+      owned,
+    ),
+    [[null], [1], [1], [1], [1], [1], [1]],
+  );
+  // What was declared as a property is no owner, whatever its name was meanwhile.
+  const { serve: serveOther } = await library(t);
+  const declared = `${plain} owner_id: optional(integer()) } }),`;
+  const other = await serveOther(declared);
+  const admin = await other.signIn();
+  const json = { text: "a", owner_id: 1 };
+  await other.request("POST", "/v1/notes", { token: admin, json });
+  await other.end();
+  await (await serveOther(plain + holder("owner_id"))).end();
+  const last = await serveOther(owned);
+  assert.deepEqual(await read(last), [null]);
+});
+
+test("a former name that is out of date means what it is called now", async (t) => {
+  const { open } = await stores(t);
+  const a = string({ maxLength: 9 });
+  const named = (name: string, renamed?: string) =>
+    shelf({ [name]: { ...optional(a), ...(renamed && { renamed }) } });
+  await open(named("a"), { a: "1" });
+  await open(named("b", "a"));
+  assert.deepEqual(await open(named("c", "a")), { c: "1" });
+  assert.deepEqual(await open(named("a")), { a: "1" });
+  const racks = (name: string, renamed?: string): CollectionDeclaration => ({
+    ...shelf({ a }),
+    ...{ name, singular: name, ...(renamed && { renamed }) },
+  });
+  const other = { ...shelf({ a }), name: "tables", singular: "table" };
+  await open([racks("racks", "shelves"), other]);
+  await open([racks("stands", "shelves"), other]);
+  assert.deepEqual(await open([shelf({ a }), other]), { a: "1" });
+});
+
 test("prune permanently deletes hidden data, and nothing that is declared", async (t) => {
   const { serve, declare, command } = await library(t);
   let server = await serve(books(all), loans);
