@@ -222,8 +222,8 @@ export async function roomForTask(
 
 /**
  * Returns the user whose request a task works off, with the rights that they
- * had then and still have: they did not ask for more. Undefined if they have
- * none.
+ * had then: they did not ask for more. Undefined if they have lost any of these,
+ * as the task would then find, or own, other records than they asked for.
  */
 export function senderOf(
   { store, declaration: { roles } }: TaskContext,
@@ -232,10 +232,10 @@ export function senderOf(
   if (id === 0) return localOperator;
   if (id === null) return undefined;
   const current = String(store.table("users").get(id)?.document["role"]);
-  const isLess = former === undefined || roles.grantsOf(former)?.has(current);
-  const role = isLess ? current : former;
-  const grants = roles.grantsOf(current) && roles.grantsOf(role);
-  return grants && { id, role, grants };
+  const role = former ?? current;
+  const grants = roles.grantsOf(role);
+  const isKept = grants && roles.grantsOf(current)?.has(role);
+  return isKept ? { id, role, grants } : undefined;
 }
 
 /** Returns how often names of collections and properties have been exchanged: a request sent before the last time may mean other names. */

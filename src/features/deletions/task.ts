@@ -394,9 +394,11 @@ function abortReason(
   if (rules !== digestOfRules(store)) {
     return "The declaration was changed after the request.";
   }
-  return mayAccess(caller?.grants, records.collection.access.delete)
+  // The number of matches tells something about the records.
+  const { read, delete: needed } = records.collection.access;
+  return [read, needed].every((role) => mayAccess(caller?.grants, role))
     ? null
-    : "The user no longer has the right to delete.";
+    : "The user no longer has the rights that the request had.";
 }
 
 /** Returns a digest of the remembered declaration: under another one, filters and references could mean other records. */

@@ -331,7 +331,7 @@ function abortReason(
   }
   return mayAccess(senderOf(context, task)?.grants, write)
     ? null
-    : "The user no longer has the right to write.";
+    : "The user no longer has the rights that the request had.";
 }
 
 /** Stores the progress of a task, unless it was deleted: what is awaited changes it there. */

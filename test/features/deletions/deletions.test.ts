@@ -416,6 +416,34 @@ test("who gets more rights while it works deletes no more than they asked for", 
   );
 });
 
+test("who loses a right while it works is told that it has not ended", async (t) => {
+  const app = await startLibrary({ declaration: notes });
+  t.after(() => app.stop());
+  const one = await app.join("one", "admin");
+  const count = 20_000; // of several batches
+  const all = Array.from({ length: count }, (_, at): Mutation => [
+    "put",
+    "notes",
+    { id: at + 1, stars: 5, owner_id: 1, ...times },
+  ]);
+  await commit(app.store, all, 0);
+  const { status, body } = await app.send(
+    "DELETE",
+    "notes?stars=5",
+    undefined,
+    one,
+  );
+  assert.equal(status, 202);
+  const row = app.store.table("users").get(2);
+  assert.ok(row);
+  app.store.apply([["put", "users", { ...row.document, role: "viewer" }]], 0);
+  const url = String(body["url"]);
+  const task = await taskWhen(app, { url, token: app.token, until: ended });
+  assert.equal(task["status"], "failed");
+  assert.match(String(task.failure), /no longer has the rights/);
+  assert.ok(app.store.table("notes").size > 0);
+});
+
 /** Starts a server on a new folder that deletes its zoos, in several batches. */
 async function beginDeletion(folder: string): Promise<ServerHere> {
   const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };

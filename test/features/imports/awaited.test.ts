@@ -386,7 +386,10 @@ test("after the sender of an import is deleted, it fails, and no record stays ha
   const url = "/v1/tasks/1";
   const token = await server.signIn();
   const task = await taskWhen(server, { url, token, until: ended });
-  assert.equal(task.failure, "The user no longer has the right to write.");
+  assert.equal(
+    task.failure,
+    "The user no longer has the rights that the request had.",
+  );
 });
 
 test("a property that is renamed or removed meanwhile, or a whole collection, keeps the references that were read", async (t) => {

@@ -531,7 +531,10 @@ test("an import fails when its user loses the right to write", async (t) => {
   assert.equal((await changing).status, 201);
   const task = await app.ended();
   assert.equal(task.status, "failed");
-  assert.equal(task.failure, "The user no longer has the right to write.");
+  assert.equal(
+    task.failure,
+    "The user no longer has the rights that the request had.",
+  );
   assert.equal(task.imported, app.firstBatch);
   assert.equal(app.animals.size, app.firstBatch);
 });

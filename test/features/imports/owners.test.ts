@@ -156,7 +156,10 @@ test("a client that is not signed in imports with the rights of anyone, as long 
   );
   store.table("tasks").listeners.add(() => access.write = "member");
   const { failure } = await run();
-  assert.equal(failure, "The user no longer has the right to write.");
+  assert.equal(
+    failure,
+    "The user no longer has the rights that the request had.",
+  );
   assert.equal(store.table("quotes").size, 1);
 });
 
@@ -179,4 +182,29 @@ test("who gets more rights meanwhile imports no more than they asked for", async
   const owners = store.table("notes").rows()
     .map(({ document }) => document["owner_id"]);
   assert.equal(owners.filter((id) => id === row.document.id).length, count + 1);
+});
+
+test("who loses a right meanwhile imports nothing as somebody else", async (t) => {
+  const app = await startNotes(t);
+  const { store, token, bob } = app;
+  const row = store.table("users").get(3);
+  assert.ok(row);
+  const setRole = (role: string) =>
+    store.apply([["put", "users", { ...row.document, role }]], 0);
+  setRole("admin");
+  const line = JSON.stringify({ book_id: 1, text: "of another", owner_id: 2 });
+  const raw = `${line}\n`.repeat(5000); // of several batches
+  const before = store.table("notes").lastId;
+  const { status, body } = await sendLines(app, "/v1/notes", {
+    token: bob,
+    raw,
+  });
+  assert.equal(status, 202);
+  setRole(String(row.document["role"]));
+  const task = await taskWhen(app, { url: body.url, token, until: ended });
+  assert.deepEqual([task.status, task.rejected], ["failed", 0]);
+  assert.match(String(task.failure), /no longer has the rights/);
+  const others = store.table("notes").rows(before)
+    .filter(({ document }) => document["owner_id"] !== 2);
+  assert.deepEqual(others, []);
 });
