@@ -18,7 +18,7 @@ import {
   mutationsOf,
   TooManyChanges,
 } from "../../api/records/deleting.ts";
-import { ApiError } from "../../http/errors.ts";
+import { errorText, StoreError } from "../../store/error.ts";
 import { asShared } from "../../store/shared.ts";
 import {
   formatTime,
@@ -26,7 +26,7 @@ import {
   type Row,
   type Table,
 } from "../../store/store.ts";
-import { type DeletionContext, planOne } from "./task.ts";
+import { type DeletionContext, planOne, refusalOf } from "./task.ts";
 
 /** Records that are kept for a while. */
 export interface Kept {
@@ -66,10 +66,15 @@ export async function expire(
 ): Promise<void> {
   if (!await isClockTrusted(context, kept)) return;
   for (const each of kept) {
-    const count = await expireOf(context, each, signal);
-    if (count === 0) continue;
     const { records, days, by } = each;
     const collection = records.collection.name;
+    const count = await expireOf(context, each, signal).catch((error) => {
+      if (error instanceof StoreError) throw error;
+      const text = errorText(error);
+      context.log("error", `what has expired stays: ${text}`, { collection });
+      return 0;
+    });
+    if (count === 0) continue;
     const fields = { collection, count, days, by };
     context.log("info", "deleted what had expired", fields);
   }
@@ -192,8 +197,8 @@ function planUnrequired(
     return deleted.length === 1 ? mutations : [];
   } catch (error) {
     if (error instanceof TooManyChanges) return undefined;
-    if (error instanceof ApiError) return [];
-    throw error;
+    refusalOf(error);
+    return [];
   }
 }
 
@@ -236,8 +241,8 @@ function mayChange(records: Records, changes: Changes): boolean {
     checkChanges(records, localOperator, changes);
     return true;
   } catch (error) {
-    if (error instanceof ApiError) return false;
-    throw error;
+    refusalOf(error);
+    return false;
   }
 }
 

@@ -35,6 +35,7 @@ import {
   touch,
 } from "../../api/tasks/tasks.ts";
 import { ApiError } from "../../http/errors.ts";
+import { errorCode, errorText, StoreError } from "../../store/error.ts";
 import type { Document, Mutation, Row, Store } from "../../store/store.ts";
 
 /** A deletion as it is stored. */
@@ -83,8 +84,22 @@ interface Cursor {
   savedAt: number;
 }
 
-/** Works off a task, or resumes it; throws a StoreError if the store refuses a batch. */
+/** Works off a task, or resumes it; throws a StoreError if the store refuses a batch. Any other error ends this task alone. */
 export async function runDeletion(
+  context: DeletionContext,
+  id: number,
+  signal: AbortSignal,
+): Promise<void> {
+  try {
+    await deleteMatches(context, id, signal);
+  } catch (error) {
+    if (error instanceof StoreError) throw error;
+    context.log("error", `A deletion cannot continue: ${errorText(error)}`);
+    await finish(context, id, "An unexpected error ended it.");
+  }
+}
+
+async function deleteMatches(
   context: DeletionContext,
   id: number,
   signal: AbortSignal,
@@ -248,8 +263,8 @@ function deleteSome(
           current = counted(context, current, mutations, Number(isRoot));
         }
       } catch (error) {
-        if (!(error instanceof ApiError)) throw error;
-        if (isRoot) current = withRejected(current, planned.id, error);
+        const refused = withRejected(current, planned.id, error);
+        if (isRoot) current = refused;
       }
       if (isRoot) current = { ...current, after: planned.id };
     }
@@ -325,11 +340,22 @@ function counted(
   };
 }
 
+/** Returns why a record must stay: a refusal, or a check that throws and so cannot judge what would be left. Throws any other error. */
+export function refusalOf(error: unknown): ApiError {
+  if (error instanceof ApiError) return error;
+  if (errorCode(error) !== "rule") throw error;
+  const [text] = errorText(error).split(":", 1);
+  return new ApiError(42200, `${text}.`);
+}
+
 /** Adds a record that cannot be deleted to the progress. */
 function withRejected(task: Deletion, id: number, error: unknown): Deletion {
-  if (!(error instanceof ApiError)) throw error;
-  const code = error.code === 40900 ? "reference" : "rule";
-  const errors = [{ field: "", code, message: error.message }];
+  const { code, message } = refusalOf(error);
+  const errors = [{
+    field: "",
+    code: code === 40900 ? "reference" : "rule",
+    message,
+  }];
   return {
     ...task,
     matched: task.matched + 1,
@@ -371,6 +397,7 @@ async function stepOf(
   }
   const { collection } = records;
   const { filters } = parseQuery(collection, new Map(task.filters));
+  if (filters.length === 0) throw new Error("the task has no filter");
   const scope = { conditions: task.given };
   const isMatch = (row: Row) =>
     isVisible(collection, row.document, caller) &&

@@ -3,6 +3,7 @@
 import { strict as assert } from "node:assert";
 import { join } from "node:path";
 import { describe, test } from "node:test";
+import { withCheckedRule } from "../../../src/cli/declaration/checked-rule.ts";
 import { vocabulary } from "../../../src/cli/declaration/checked-vocabulary.ts";
 import type { Mutation } from "../../../src/store/store.ts";
 import { startApplication } from "../../application.ts";
@@ -184,6 +185,76 @@ describe("DELETE of a collection", () => {
     const { body } = await app.send("GET", "books");
     assert.deepEqual(body.map((each) => each["author_id"]), [null, null, null]);
   });
+});
+
+test("a check that throws, or a task that names nothing, ends no other deletion", async (t) => {
+  const access = { read: "anyone", write: "keeper", delete: "keeper" };
+  const declaration = apiOf([
+    collection({
+      name: "authors",
+      singular: "author",
+      access,
+      properties: { name: string({ maxLength: 9 }) },
+    }),
+    collection({
+      name: "books",
+      singular: "book",
+      access,
+      properties: { author_id: optional(reference("authors")) },
+      check({ author_id }) {
+        if (author_id === null) throw new Error("a mistake");
+        return undefined;
+      },
+    }),
+  ].map(withCheckedRule));
+  const app = await startLibrary({ declaration });
+  t.after(() => app.stop());
+  const { store } = app;
+  await commit(store, [
+    ...[1, 2, 3, 4].map((id): Mutation => [
+      "put",
+      "authors",
+      { id, name: `a${id}`, ...times },
+    ]),
+    ...Array.from({ length: 2502 }, (_, at): Mutation => [
+      "put",
+      "books",
+      { id: at + 1, author_id: at === 0 ? 1 : 2, ...times },
+    ]),
+  ], 0);
+  const task = await remove(app, "authors?id:lt=3&cascade=true");
+  assert.deepEqual([task["deleted"], task["rejected"]], [0, 2]);
+  const { errors } = task as unknown as {
+    errors: { id: number; errors: { message: string }[] }[];
+  };
+  assert.deepEqual(
+    errors.map(({ id, errors: [first] }) => [id, first?.message]),
+    [1, 2].map((id) => [id, "The check of books failed."]),
+  );
+  // Tasks that nobody can have sent.
+  const row = store.table("tasks").get(task.id);
+  assert.ok(row);
+  for (const filters of [null, [], [["unknown", "1"]], 7]) {
+    const { lastId } = store.table("tasks");
+    const crafted = {
+      ...row.document,
+      id: lastId + 1,
+      status: "queued",
+      filters,
+    };
+    await commit(store, [["put", "tasks", crafted]], 0);
+  }
+  const next = await remove(app, "authors?id=3");
+  assert.equal(next["deleted"], 1);
+  assert.equal(store.table("authors").size, 3);
+  const ends = store.table("tasks").rows().map(({ document }) =>
+    document["status"]
+  );
+  assert.deepEqual(ends, [
+    "succeeded",
+    ...Array(4).fill("failed"),
+    "succeeded",
+  ]);
 });
 
 /** Shelves with books that require them, and pages that require the books. */

@@ -9,6 +9,7 @@ import { declareApi } from "../../../src/api/declaration/api.ts";
 import { recordsOf } from "../../../src/api/records/local.ts";
 import { tablesOf } from "../../../src/api/routes.ts";
 import { tasks } from "../../../src/api/tasks/tasks.ts";
+import { withCheckedRule } from "../../../src/cli/declaration/checked-rule.ts";
 import { vocabulary } from "../../../src/cli/declaration/checked-vocabulary.ts";
 import {
   endedTasks,
@@ -58,12 +59,14 @@ const api = declareApi({
         taken_at: optional(timestamp()),
       },
       keep: { days: 90, by: "taken_at" },
-      check: ({ value, sensor_id }) =>
-        Number(value) < 0 && sensor_id === null
+      check: ({ value, sensor_id }) => {
+        if (value === -2 && sensor_id === null) throw new Error("a mistake");
+        return Number(value) < 0 && sensor_id === null
           ? { sensor_id: "must be set" }
-          : undefined,
+          : undefined;
+      },
     }),
-  ],
+  ].map(withCheckedRule),
 });
 
 const day = 86_400_000;
@@ -256,6 +259,27 @@ test("a time without records is no leap", async (t) => {
   await put("readings", { id: 2, value: 1, taken_at });
   await look();
   assert.deepEqual(logged, []);
+});
+
+test("what a check cannot judge stays, and everything else goes", async (t) => {
+  const { put, look, ids } = await open(t);
+  const bought_on = "2026-01-01";
+  await put("sensors", ...[1, 2, 3].map((id) => ({ id, bought_on })));
+  const reading = { main_sensor_id: null, taken_at: null, value: -2 };
+  await put("readings", { ...reading, id: 1, sensor_id: 1 });
+  const many = Array.from({ length: 2500 }, (_, at) => ({
+    ...reading,
+    id: at + 2,
+    sensor_id: 2,
+  }));
+  await put("readings", ...many);
+  const old = { ...reading, sensor_id: 3, taken_at: iso(91) };
+  await put("readings", { ...old, id: 3000 });
+  await look();
+  assert.deepEqual(ids("sensors"), [1, 2, 3]);
+  await look(); // without the reading
+  assert.deepEqual(ids("sensors"), [1, 2]);
+  assert.equal(ids("readings").length, 2501);
 });
 
 test("very many references to what has expired are emptied, unless one is required, or a rule requires one", async (t) => {
