@@ -26,7 +26,8 @@ import {
   type Row,
   type Table,
 } from "../../store/store.ts";
-import { type DeletionContext, planOne, refusalOf } from "./task.ts";
+import { planOne, refusalOf } from "./plan.ts";
+import type { DeletionContext } from "./task.ts";
 
 /** Records that are kept for a while. */
 export interface Kept {

@@ -20,7 +20,6 @@ import {
   type Changes,
   checkChanges,
   followReferences,
-  planDeletion,
   TooManyChanges,
 } from "../../api/records/deleting.ts";
 import type { Records } from "../../api/records/records.ts";
@@ -34,9 +33,9 @@ import {
   type TaskContext,
   touch,
 } from "../../api/tasks/tasks.ts";
-import { ApiError } from "../../http/errors.ts";
-import { errorCode, errorText, StoreError } from "../../store/error.ts";
+import { errorText, StoreError } from "../../store/error.ts";
 import type { Document, Mutation, Row, Store } from "../../store/store.ts";
+import { planOne, refusalOf } from "./plan.ts";
 
 /** A deletion as it is stored. */
 export interface Deletion extends AnyTask {
@@ -308,21 +307,6 @@ function emptyReferences(
   return { ...document, ...nulls, updated_at };
 }
 
-/** Plans the deletion of a record, with its effects on other collections. */
-export function planOne(
-  records: Records,
-  row: Row,
-  caller: Actor | undefined,
-  cascade: boolean,
-): Mutation[] {
-  const { collection, store } = records;
-  const change = { previous: row.document, next: undefined };
-  return [
-    ...planDeletion(records, row, caller, cascade),
-    ...collection.sideEffects?.(change, store) ?? [],
-  ];
-}
-
 /** Adds mutations to the progress, of which so many delete records that match; what ends with a user, such as a sign-in, is not counted. */
 function counted(
   { recordsOf }: Pick<DeletionContext, "recordsOf">,
@@ -338,14 +322,6 @@ function counted(
     deleted: task.deleted + matched,
     cascaded: task.cascaded + all - matched,
   };
-}
-
-/** Returns why a record must stay: a refusal, or a check that throws and so cannot judge what would be left. Throws any other error. */
-export function refusalOf(error: unknown): ApiError {
-  if (error instanceof ApiError) return error;
-  if (errorCode(error) !== "rule") throw error;
-  const [text] = errorText(error).split(":", 1);
-  return new ApiError(42200, `${text}.`);
 }
 
 /** Adds a record that cannot be deleted to the progress. */

@@ -86,19 +86,28 @@ export function rememberDeclaration(
     remembered.names.delete(owner);
   }
   remembered = rememberOwners(remembered, loaded, store);
-  // A name that is declared has data of its own from now on.
-  const former = [...remembered.newNames].filter(([each]) => !loaded.has(each));
-  const after = {
-    id: 1,
-    names: Object.fromEntries(loaded),
-    newNames: Object.fromEntries(former),
-    renamings,
-    ...(remembered.owners.size > 0 && { owners: [...remembered.owners] }),
-  };
+  const after = documentOf(remembered, loaded, renamings);
   if (JSON.stringify(after) === JSON.stringify(before)) return false;
   apply(["put", declarationTable, after]);
   if (before) logDifferences(remembered.names, loaded, log);
   return true;
+}
+
+/** Returns the document that remembers a declaration, and what was renamed. */
+function documentOf(
+  { newNames, owners }: Remembered,
+  loaded: Remembered["names"],
+  renamings: number,
+): Document {
+  // A name that is declared has data of its own from now on.
+  const former = [...newNames].filter(([each]) => !loaded.has(each));
+  return {
+    id: 1,
+    names: Object.fromEntries(loaded),
+    newNames: Object.fromEntries(former),
+    renamings,
+    ...(owners.size > 0 && { owners: [...owners] }),
+  };
 }
 
 function recall(document: Document | undefined): Remembered {
