@@ -110,7 +110,7 @@ describe("the package", () => {
       }
       assert.match(
         output,
-        /^wrote library\.js, and zoo-api\.d\.ts for editors/,
+        /^wrote library\.js, and wrote zoo-api\.d\.ts for editors/,
       );
       const [origin] = /http:\/\/[\d.:]+/.exec(output) ?? [];
       const response = await fetch(`${origin}/v1/plants`);
@@ -170,12 +170,22 @@ describe("the package", () => {
       /one\.js\(\d+,\d+\): .*'maxlength' does not exist/,
     );
     await appendFile(join(cwd, "zoo-api.d.ts"), "// mine\n");
-    assert.equal((await run(cwd, "init", "four.js")).code, 0);
+    const four = await run(cwd, "init", "four.js");
+    assert.match(four.stdout, /^wrote four\.js, and kept zoo-api\.d\.ts/);
     assert.match(
       await readFile(join(cwd, "zoo-api.d.ts"), "utf8"),
       /\/\/ mine\n$/,
     );
-    for (const name of ["", "library", "library.py", "no/such/library.js"]) {
+    for (
+      const name of [
+        "",
+        "library",
+        "library.py",
+        "library.d.ts",
+        ".js",
+        "no/such/library.js",
+      ]
+    ) {
       const { code, stderr } = await run(cwd, "init", ...name ? [name] : []);
       assert.notEqual(code, 0, name);
       assert.match(

@@ -153,7 +153,11 @@ async function findPlace(flag: string, flags: Flags): Promise<Place> {
   if (!dataDir) throw new UsageError(`copy: name a store with --${flag}`);
   if (!/^etcds?:/.test(dataDir)) return { dataDir };
   const named = new Map([...flags, ["store", dataDir]]);
-  return { dataDir, etcd: await findEtcd(createReader(named, process.env)) };
+  const etcd = await findEtcd(createReader(named, process.env))
+    .catch((error: Error) => {
+      throw new UsageError(error.message.replace(/^--store/, `--${flag}`));
+    });
+  return { dataDir, etcd };
 }
 
 /** Writes all records into a snapshot, and an empty log after it. */

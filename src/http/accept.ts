@@ -13,11 +13,12 @@ const maxRanges = 64;
 export function weightOf(accept: string | undefined, type: string): number {
   if (!accept || accept === "*/*" || accept === type) return 1; // nearly all
   const offer = parseMediaType(type);
-  const [range] = splitList(accept, ",").slice(0, maxRanges)
+  const members = splitList(accept, ",");
+  const [range] = members.slice(0, maxRanges)
     .flatMap((member) => parseRange(member) ?? [])
     .filter((range) => includes(range, offer))
     .sort((a, b) => b.precedence - a.precedence || b.weight - a.weight);
-  return range?.weight ?? 0;
+  return range?.weight ?? Number(members.length === 0);
 }
 
 /**

@@ -40,7 +40,7 @@ export function decodePercent(text: string): string {
   } catch {
     throw new ApiError(
       40000,
-      "The URL is not valid percent-encoded UTF-8: each % must be followed by two hexadecimal digits.",
+      "The percent-encoding is not that of UTF-8: each % must be followed by two hexadecimal digits.",
     );
   }
 }

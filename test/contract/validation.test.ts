@@ -546,6 +546,7 @@ describe("a body", () => {
       ['application/json;charset="UTF-8"', valid, {}],
       ["application/json", valid, { "content-encoding": "identity" }],
       ["application/json", valid, { "content-encoding": "Identity" }],
+      ["application/json", valid, { "content-encoding": "" }],
       ["application/json", valid.padEnd(limit), {}],
       ["application/json", ` \r\n\t${valid}\n`, {}],
     ] as const

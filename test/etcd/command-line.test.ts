@@ -126,6 +126,10 @@ test("what cannot be done with etcd is refused with what is allowed", async (t) 
   const refusals = [
     [["copy", "--to", store], /name a store with --from/],
     [
+      ["copy", "--from", "etcd://", "--to", store],
+      /zoo-api: --from: "etcd:\/\/" is not allowed/,
+    ],
+    [
       ["copy", "--from", store, "--to", join(folder, "to")],
       /there is no store in etcd/,
     ],

@@ -95,6 +95,7 @@ test("the most specific range of an Accept field decides (RFC 9110 section 12.5.
     ["nonsense, application/json", true],
     ["nonsense", false],
     ["", true],
+    [" , ", true],
   ];
   for (const [accept, allowed] of table) {
     const chosen = negotiate(accept, ["application/json"]);

@@ -86,13 +86,15 @@ async function craft(folder: string, lines: readonly string[]): Promise<void> {
 }
 
 test("an id that no server gives is refused, by each command and at the start", async (t) => {
+  const ids = ["-5", "0", "1.5", '"7"', "null", "9007199254740992", "{}"];
+  const documents = ids.map((id) => [id, `{"id":${id},"name":"B"}`]);
   for (
-    const id of ["-5", "0", "1.5", '"7"', "null", "9007199254740992", "{}"]
+    const [id, document] of [...documents, ["undefined", "null"]]
   ) {
     const folder = join(await folderFor(t), "store");
     await craft(folder, [
       '[["put","zoos",{"id":1,"name":"A"}]]',
-      `[["put","zoos",{"id":${id},"name":"B"}]]`,
+      `[["put","zoos",${document}]]`,
     ]);
     const message = new RegExp(
       `wal-1\\.jsonl.* does not know the id ${id} in zoos\\. Nothing was changed`,

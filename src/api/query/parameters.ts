@@ -152,12 +152,13 @@ export interface Query {
 export function parseQuery(
   collection: Collection,
   parameters: Parameters,
+  others: readonly string[] = collectionParameters,
 ): Query {
   const sort = parseSort(collection, parameters);
   const filters: Filter[] = [];
   for (const [name, text] of parameters) {
-    if (collectionParameters.includes(name)) continue;
-    filters.push(parseFilter(collection, name, text));
+    if (others.includes(name)) continue;
+    filters.push(parseFilter(collection, name, text, others));
   }
   return {
     filters,
@@ -295,15 +296,13 @@ function parseFilter(
   collection: Collection,
   parameter: string,
   text: string,
+  others: readonly string[],
 ): Filter {
   const [name = "", word] = parameter.split(/:(.*)/s);
   const property = collection.visibleProperties.get(name);
   if (property === undefined) {
-    const filters = [...collection.visibleProperties.keys()].join(", ");
-    throw unknownParameter(
-      parameter,
-      `allowed: ${collectionParameters.join(", ")}, and as filters ${filters}`,
-    );
+    const allowed = [...others, ...collection.visibleProperties.keys()];
+    throw unknownParameter(parameter, `allowed: ${allowed.join(", ")}`);
   }
   const allowed = operatorsOf(property);
   const operator = word === undefined

@@ -1,7 +1,7 @@
 /** The command `init`: writes a declaration to start from, and the types for editors beside it. */
 
 import { readFile, rm, writeFile } from "node:fs/promises";
-import { basename, dirname, join } from "node:path";
+import { basename, dirname, join, parse } from "node:path";
 import type { Commands, CommandSettings } from "../../api/feature.ts";
 import { errorCode, errorText } from "../../store/error.ts";
 import { isNoSpaceError } from "../../store/log/files.ts";
@@ -68,8 +68,10 @@ async function init(
   _settings: CommandSettings,
   [path]: readonly string[],
 ): Promise<void> {
-  const extension = /\.(?:m?js|ts)$/.exec(path ?? "")?.[0];
-  if (path === undefined || extension === undefined) {
+  const { ext: extension, name } = parse(path ?? "");
+  const isDeclaration = [".js", ".mjs", ".ts"].includes(extension) &&
+    !name.endsWith(".d"); // only types
+  if (path === undefined || !isDeclaration) {
     throw new UsageError(
       "init: name the file to write, such as plants.js: it must end in .js, .mjs or .ts",
     );
@@ -88,11 +90,13 @@ async function init(
     throw new CommandError(`cannot write ${path}: ${errorText(error)}`);
   });
   const types = join(dirname(path), typesFile);
-  await writeFile(types, declarations, { flag: "wx" }).catch((error) => {
-    if (errorCode(error) !== "EEXIST") throw error;
-  });
+  const found = await writeFile(types, declarations, { flag: "wx" })
+    .then(() => "wrote", (error) => {
+      if (errorCode(error) !== "EEXIST") throw error;
+      return "kept";
+    });
   await print(
-    `wrote ${path}, and ${types} for editors; to serve it:\n` +
+    `wrote ${path}, and ${found} ${types} for editors; to serve it:\n` +
       `  zoo-api --collections ${path}\n`,
   );
 }

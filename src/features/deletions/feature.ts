@@ -6,10 +6,7 @@
 import { setTimeout } from "node:timers/promises";
 import type { Api, Feature } from "../../api/feature.ts";
 import type { Operation, Resource } from "../../api/operation.ts";
-import {
-  type Collection,
-  collectionParameters,
-} from "../../api/declaration/declaration.ts";
+import { type Collection } from "../../api/declaration/declaration.ts";
 import { retentionTable } from "../../api/own-tables.ts";
 import { boolean, optional } from "../../api/declaration/properties.ts";
 import {
@@ -55,17 +52,9 @@ function parseDeletion(
   collection: Collection,
   parameters: Parameters,
 ): Selected {
-  const canCascade = collection.children.length > 0;
-  const filters = [...parameters]
-    .filter(([name]) => !canCascade || name !== "cascade");
-  const query = parseQuery(collection, new Map(filters));
-  const page = filters.find(([name]) => collectionParameters.includes(name));
-  if (page) {
-    throw new ApiError(
-      40003,
-      `A deletion has no parameter "${page[0]}": only filters and cascade.`,
-    );
-  }
+  const others = collection.children.length > 0 ? ["cascade"] : [];
+  const query = parseQuery(collection, parameters, others);
+  const filters = [...parameters].filter(([name]) => !others.includes(name));
   if (query.filters.length === 0) {
     throw new ApiError(
       40000,

@@ -17,8 +17,9 @@ import type { Feature } from "../../api/feature.ts";
 import type { RequestContext, Result } from "../../api/request-context.ts";
 import { type SettingReader, text } from "../../api/settings/setting.ts";
 import { weightOf } from "../../http/accept.ts";
-import { ApiError } from "../../http/errors.ts";
+import { ApiError, implementedMethods } from "../../http/errors.ts";
 import { splitList } from "../../http/headers.ts";
+import { errorText } from "../../store/error.ts";
 import { UsageError } from "../../usage.ts";
 import {
   entityTagOf,
@@ -61,10 +62,7 @@ function folderOf({ read }: SettingReader): string {
       `PUBLIC needs a BASE_URL with a path such as /api/, because its files have the other URLs`,
     );
   }
-  const folder = PUBLIC && findFolder(PUBLIC);
-  if (!folder) {
-    throw new UsageError(`PUBLIC: ${PUBLIC || '""'} is not a folder`);
-  }
+  const folder = findFolder(PUBLIC);
   for (const [name, path] of Object.entries({ ...read(secrets) })) {
     if (path === undefined) continue;
     const secret = realPathOf(path);
@@ -78,14 +76,16 @@ function folderOf({ read }: SettingReader): string {
   return folder;
 }
 
-/** Returns the path of a folder without links; undefined if there is none. */
-function findFolder(path: string): string | undefined {
+/** Returns the path of a folder without links. */
+function findFolder(path: string): string {
+  let reason = "";
   try {
-    const folder = realpathSync(path);
-    return statSync(folder).isDirectory() ? folder : undefined;
-  } catch { // it is not there, or its links form a circle
-    return undefined;
+    const folder = path && realpathSync(path);
+    if (folder && statSync(folder).isDirectory()) return folder;
+  } catch (error) {
+    reason = `: ${errorText(error)}`;
   }
+  throw new UsageError(`PUBLIC: ${path || '""'} is not a folder${reason}`);
 }
 
 /** Returns a path without links, also of what is not there yet. */
@@ -106,7 +106,7 @@ function isWithin(path: string, folder: string): boolean {
 
 const allow = "GET, HEAD, OPTIONS";
 
-/** @throws {ApiError} 40400, 40500, 41200 */
+/** @throws {ApiError} 40400, 40500, 41200, 50100 */
 async function respond(
   root: string,
   context: RequestContext,
@@ -118,7 +118,7 @@ async function respond(
   }
   if (method !== "GET" && method !== "HEAD") {
     throw new ApiError(
-      40500,
+      implementedMethods.includes(method) ? 40500 : 50100,
       `The method ${method} is not allowed for a file; allowed: ${allow}.`,
       { headers: ["Allow", allow] },
     );

@@ -32,7 +32,6 @@ import {
   unknown,
 } from "../log/format.ts";
 import type { DurabilityMarker } from "../log/marker.ts";
-import type { Document } from "../memory/row.ts";
 import {
   applyMutation,
   getOrCreateTable,
@@ -253,7 +252,8 @@ export function applyTo(
 }
 
 /** Throws if an id is none that this version gives. */
-function checkId(file: string, table: string, { id }: Document): void {
+function checkId(file: string, table: string, document: unknown): void {
+  const { id } = Object(document);
   if (Number.isSafeInteger(id) && id > 0) return;
   throw unknown(file, `the id ${JSON.stringify(id)} in ${table}`);
 }

@@ -126,6 +126,11 @@ describe("DELETE of a collection", () => {
     for (const [path, code] of Object.entries(codes)) {
       assertError(await app.send("DELETE", path), code);
     }
+    const unknown = await app.send("DELETE", "authors?limit=1&id=1");
+    assert.match(
+      unknown.body.error,
+      /"limit" is unknown; allowed: cascade, id, name, /,
+    );
     assertError(await app.send("DELETE", "tasks?id=1"), 40500);
     assert.equal(app.store.table("books").size, 5);
   });

@@ -153,6 +153,7 @@ describe("files", () => {
     const post = await get("/app.js", { method: "POST", body: "{}" });
     assert.equal(post.status, 405);
     assert.equal(post.headers.get("allow"), "GET, HEAD, OPTIONS");
+    assert.equal((await get("/app.js", { method: "PROPFIND" })).status, 501);
     const options = await get("/app.js", { method: "OPTIONS" });
     assert.equal(options.status, 204);
     assert.equal(options.headers.get("allow"), "GET, HEAD, OPTIONS");
