@@ -74,9 +74,9 @@ export function isPasswordHash(text: string): boolean {
 }
 
 /**
- * Returns the id of an exported line, and its times if they are plausible: of
- * another machine's clock, the command line and a seed believe any. A line
- * without an id is a new record.
+ * Returns the id of an exported line, and its times if they are plausible, the
+ * last at most `latest`: of another machine's clock, the command line and a seed
+ * believe any. A line without an id is a new record.
  */
 export function importedValues(
   { id, created_at, updated_at }: Body,
@@ -85,9 +85,11 @@ export function importedValues(
   if (typeof id !== "number") return {};
   const created = parseTime(created_at);
   const updated = parseTime(updated_at);
-  return created && updated && created <= updated && updated <= latest
-    ? { id, created_at: created, updated_at: updated }
-    : { id };
+  if (!created || !updated || created > updated || created > latest) {
+    return { id };
+  }
+  const updatedBefore = updated < latest ? updated : latest;
+  return { id, created_at: created, updated_at: updatedBefore };
 }
 
 const time = timestamp();

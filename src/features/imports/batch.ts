@@ -38,7 +38,7 @@ type RejectedLine = {
 /** Ids, as ranges from the first to the last, in the order in which they were given. */
 type Ids = readonly (readonly [first: number, last: number])[];
 
-/** With more, the last one includes the ids between it and the next. */
+/** The most ranges of ids, which others interrupt by records of theirs. What comes after them is not taken for a record of the import. */
 const maxRanges = 1000;
 
 /** The progress of an import: a part of its task. */
@@ -149,13 +149,14 @@ export function importBatch(
     const isTooLong = end - byte > maxBytes; // the beginning is missing
     byte = end;
     if (!isTooLong && bytes.every(isBlank)) continue;
+    const { lastId } = target.records.table;
     const result = isTooLong
       ? (isLast ? {} : { errors: [lineTooLong(maxBytes)] })
       : importLine(bytes, { ...target, isCreated }, isLast);
     const { record, references, updated, errors: found } = result;
     if (record !== undefined) {
       imported++;
-      if (record > 0) addId(ids, record);
+      if (record > 0) addId(ids, record, lastId);
       if (references) {
         const item = [record, line, references] as const;
         awaited.push(updated === undefined ? item : [...item, updated]);
@@ -180,12 +181,18 @@ export function importBatch(
   };
 }
 
-/** Adds an id to ranges. */
-function addId(ids: (readonly [number, number])[], id: number): void {
-  const [first = id, last] = ids.at(-1) ?? [];
-  const isNext = last === id - 1 || ids.length === maxRanges;
-  if (isNext) ids[ids.length - 1] = [first, id];
-  else ids.push([id, id]);
+/**
+ * Adds an id to ranges. If none was given since their last one, up to `lastId`,
+ * they include the ids in between: nobody has them, or ever gets them.
+ */
+function addId(
+  ids: (readonly [number, number])[],
+  id: number,
+  lastId: number,
+): void {
+  const [first, last] = ids.at(-1) ?? [];
+  if (first !== undefined && last === lastId) ids[ids.length - 1] = [first, id];
+  else if (ids.length < maxRanges) ids.push([id, id]);
 }
 
 /** Returns whether an id is in one of the ranges. */

@@ -12,7 +12,7 @@
 import { performance } from "node:perf_hooks";
 import { setImmediate as nextTick, setTimeout } from "node:timers/promises";
 import { mayAccess } from "../../auth/access.ts";
-import { errorCode, StoreError } from "../../store/error.ts";
+import { errorCode, errorText, StoreError } from "../../store/error.ts";
 import { asShared, type SharedStore } from "../../store/shared.ts";
 import type { Records } from "../../api/records/records.ts";
 import {
@@ -191,12 +191,12 @@ async function runTask(
     if (error instanceof StoreError) throw error;
     logFailure(context, error);
     const code = errorCode(error);
+    const latest = findTask(context, task.id) ?? task;
     const failure = code === "rule"
-      ? `The check of ${task.collection} failed.`
+      ? `${errorText(error).split(":", 1)}.` // it names the collection
       : code === "ENOENT"
       ? "The request body is no longer on the disk."
       : "The request body cannot be read.";
-    const latest = findTask(context, task.id) ?? task;
     await finishTask(context, latest, failure, signal);
   }
 }

@@ -201,6 +201,36 @@ test("a record that somebody else creates meanwhile is none of the import, whate
   assert.ok(!ids("rings").includes(6000), "4000 never came");
 });
 
+test("a record that somebody else creates meanwhile is none of an import with very many gaps between its ids", async (t) => {
+  const { ids, ...app } = await startRings(t);
+  const { token, store } = app;
+  // The first one awaits a record that never comes.
+  const odd = Array.from({ length: 12_000 }, (_, at) => ({
+    id: 2 * at + 1,
+    name: "end",
+    ...(at === 0 && ring(1, 30_000)),
+  }));
+  const raw = toLines(odd);
+  const { body } = await sendLines(app, "/v1/rings", { token, raw });
+  while (store.table("rings").size < 2000) {
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  const json = { name: "a", next_id: 1 };
+  const posted = await app.request("POST", "/v1/rings", { token, json });
+  assert.equal(posted.status, 201);
+  assert.equal(posted.body.id % 2, 0, "in a gap");
+  const task = await taskWhen(app, { url: body.url, token, until: ended });
+  assert.equal(task.status, "succeeded", String(task.failure));
+  assert.equal(task.imported, 12_000);
+  const all = ids("rings");
+  assert.ok(all.includes(posted.body.id) && all.includes(1));
+  const created = store.table("tasks").get(task.id)?.document["created"];
+  assert.deepEqual(Object.values(Object(created)).flat(), [
+    [1, posted.body.id - 1],
+    [posted.body.id + 1, 23_999],
+  ]);
+});
+
 test("two imports at once: what the first creates was there before the second", async (t) => {
   const { ids, ...app } = await startRings(t);
   const { token } = app;

@@ -71,6 +71,31 @@ test("import creates records from a file or standard input, and export prints th
   assert.match(check.stdout, /^animals: 1 records, highest id 1$/m);
 });
 
+test("the failure of an import of several files names the collection whose check failed", async () => {
+  const declared = ["ones", "twos"].map((name) =>
+    `collection({ name: "${name}", singular: "${name} record", access,
+      properties: { name: string({ maxLength: 20 }) },
+      check: ({ name }) => { if (name === "boom") throw new Error("boom"); } }),`
+  );
+  const file = join(own, "failing.mjs");
+  await writeFile(
+    file,
+    `const access = { read: "anyone", write: "keeper", delete: "keeper" };
+export default ({ collection, string }) => ({ collections: [${
+      declared.join("")
+    }] });`,
+  );
+  const [ones, twos] = ["a", "boom"].map((name) => join(own, `${name}.ndjson`));
+  await writeFile(String(ones), '{"name":"a"}\n');
+  await writeFile(String(twos), '{"name":"boom"}\n');
+  const { code, stderr } = await runHere([
+    ...["import", "ones", String(ones), "twos", String(twos)],
+    ...["--data-dir", join(own, "failing"), "--collections", file],
+  ]);
+  assert.equal(code, 1);
+  assert.match(stderr, /did not finish: The check of twos failed\.$/m);
+});
+
 test("an import keeps times of any clock and of any spelling of RFC 3339", async () => {
   const place = ["--data-dir", join(own, "times")];
   const late = "2999-01-01T00:00:00.000Z";
