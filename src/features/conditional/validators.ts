@@ -13,7 +13,12 @@ import type {
 } from "../../api/request-context.ts";
 import { negotiate } from "../../http/negotiate.ts";
 import { asShared } from "../../store/shared.ts";
-import { type Document, type Json, type Table } from "../../store/store.ts";
+import {
+  type Document,
+  formatTime,
+  type Json,
+  type Table,
+} from "../../store/store.ts";
 
 /** A folder may be a restored backup at each start, so that sequence numbers are given again. */
 const processStart = Date.now().toString(36);
@@ -89,11 +94,9 @@ function ofRecord(
   }
   const sum = crc32(text).toString(36);
   const etag = `"${time}${own}-${sum}-${shape}"`;
-  // No Last-Modified while it would be later than the response (section
-  // 8.8.2.1): the clock was set back.
-  return Date.parse(time) > now
-    ? ["ETag", etag]
-    : ["ETag", etag, "Last-Modified", httpDate(time)];
+  // Not later than the response, if the clock was set back (section 8.8.2.1).
+  const modified = Date.parse(time) > now ? formatTime(now) : time;
+  return ["ETag", etag, "Last-Modified", httpDate(modified)];
 }
 
 /** The dates of days such as "2026-05-01", as HTTP writes them. */

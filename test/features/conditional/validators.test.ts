@@ -65,7 +65,23 @@ test("a record is never modified later than the response was made, although the 
   const [modified, etag] = await read();
   assert.equal(modified, "Mon, 01 Jun 2026 12:00:00 GMT");
   now -= 24 * 3600 * 1000;
-  assert.deepEqual(await read(), [null, etag]);
+  const earlier = "Sun, 31 May 2026 12:00:00 GMT";
+  assert.deepEqual(await read(), [earlier, etag]);
+  // It has been changed since any other time, as far as the clock can say.
+  for (
+    const [since, status] of [["Thu, 01 Jan 1970 00:00:00 GMT", 412], [
+      earlier,
+      201,
+    ]] as const
+  ) {
+    const headers = { "if-unmodified-since": since };
+    const patched = await app.request("PATCH", "/v1/zoos/1", {
+      token,
+      headers,
+      json: { name: "New" },
+    });
+    assert.equal(patched.status, status, since);
+  }
   now += 24 * 3600 * 1000;
   assert.deepEqual(await read(), [modified, etag]);
 });
