@@ -16,6 +16,8 @@ import {
   start,
   temporaryFolder,
 } from "../harness.ts";
+import { startHere } from "../in-process.ts";
+import { ended, sendLines, taskWhen } from "../lines.ts";
 import { Gateway } from "./gateway.ts";
 
 /** Returns a new etcd, the value of `STORE` for it, and an empty folder. */
@@ -119,6 +121,38 @@ test("everything is copied to etcd and back, and the commands work there; tokens
     const exported = ["export", "zoos", "--data-dir", path];
     assert.equal(await output(exported), zoos);
   }
+});
+
+test("an import that was in progress in etcd ends in a copy of it", async (t) => {
+  const { folder, store, gateway } = await prepare(t);
+  const server = await serve(t, store, { folder: join(folder, "own") });
+  const token = await server.signIn();
+  // It ends before the next batch.
+  const raw = `${JSON.stringify({ name: "A", city: "B", country: "NL" })}\n`;
+  const { body } = await sendLines(server, "/v1/zoos", {
+    token,
+    raw: raw.repeat(50_000),
+  });
+  await taskWhen(server, {
+    url: body.url,
+    token,
+    until: ({ imported }) => imported > 0,
+  });
+  await server.end("SIGKILL");
+  assert.ok(gateway.keys.length > 0);
+  const copy = join(folder, "copy");
+  const { code, stderr } = await run(["copy", "--from", store, "--to", copy]);
+  assert.equal(code, 0, stderr);
+  assert.match(stderr, /an import of zoos \(task 1\) is not finished/);
+  const next = await startHere({ folder: copy, isNew: true });
+  t.after(() => next.stop());
+  const task = await taskWhen(next, {
+    url: "/v1/tasks/1",
+    token: await next.signIn(),
+    until: ended,
+  });
+  assert.equal(task.failure, "The request body is no longer on the disk.");
+  await next.end();
 });
 
 test("what cannot be done with etcd is refused with what is allowed", async (t) => {

@@ -238,6 +238,15 @@ export function senderOf(
   return isKept ? { id, role, grants } : undefined;
 }
 
+/** Returns whether this server works on a task: of several that share a store, the one to which it was sent. */
+export function isOwnTask(
+  { store }: Pick<TaskContext, "store">,
+  { server }: Pick<Task, "server">,
+): boolean {
+  const shared = asShared(store);
+  return shared === undefined || server === shared.serverId;
+}
+
 /** Returns how often names of collections and properties have been exchanged: a request sent before the last time may mean other names. */
 export function countRenamings(store: Pick<Store, "table">): number {
   const remembered = store.table(declarationTable).get(1)?.document;

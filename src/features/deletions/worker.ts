@@ -5,9 +5,9 @@
 
 import { setImmediate as nextTick, setTimeout } from "node:timers/promises";
 import {
+  isOwnTask,
   refusals,
   saveTask,
-  type Task,
   unfinishedTasks,
 } from "../../api/tasks/tasks.ts";
 import { errorCode, errorText } from "../../store/error.ts";
@@ -50,7 +50,7 @@ export class DeletionWorker {
     }
     const { context } = this;
     const resumed = unfinishedTasks(context, "deletion")
-      .filter((each) => this.#isOwn(each));
+      .filter((each) => isOwnTask(this.context, each));
     for (const { id: task, collection } of resumed) {
       context.log("info", "resumes a deletion", { task, collection });
     }
@@ -85,7 +85,7 @@ export class DeletionWorker {
       await nextTick();
       while (!signal.aborted) {
         const [task] = unfinishedTasks(this.context, "deletion")
-          .filter((each) => this.#isOwn(each));
+          .filter((each) => isOwnTask(this.context, each));
         if (task === undefined) return;
         await this.#attempt(() => runDeletion(this.context, task.id, signal));
       }
@@ -113,11 +113,6 @@ export class DeletionWorker {
       const text = `A deletion cannot continue: ${errorText(error)}`;
       this.context.log("error", text);
     }
-  }
-
-  /** Returns whether this server works on a task. */
-  #isOwn({ server = "" }: Task): boolean {
-    return server === (this.#shared?.serverId ?? "");
   }
 
   /** Takes the deletions of servers that are gone. */

@@ -18,6 +18,7 @@ import type { Records } from "../../api/records/records.ts";
 import {
   countRenamings,
   finished,
+  isOwnTask,
   isUnfinished,
   refusals,
   saveTask,
@@ -126,7 +127,7 @@ function findNext(
   lastUser: Task["user_id"],
 ): Task | undefined {
   const tasks = unfinishedTasks(context)
-    .filter((task) => isOwn(context, task) && isPossible(context, task));
+    .filter((task) => isOwnTask(context, task) && isPossible(context, task));
   return tasks.find(({ status }) => status === "running") ??
     tasks.find(({ user_id }) => user_id !== lastUser) ?? tasks[0];
 }
@@ -156,11 +157,6 @@ async function pauseAfter(error: unknown, signal: AbortSignal): Promise<void> {
   await setTimeout(retryDelayMs, undefined, { signal }).catch(() => {});
 }
 
-/** Returns whether this server has the body of a task. */
-function isOwn({ store }: ImportContext, { server = "" }: Task): boolean {
-  return server === (asShared(store)?.serverId ?? "");
-}
-
 /** Ends the imports of servers that are gone, and their bodies with them. */
 async function endAbandoned(
   context: ImportContext,
@@ -170,7 +166,7 @@ async function endAbandoned(
   const failure = "The server that had the request body is gone.";
   try {
     for (const task of unfinishedTasks(context)) {
-      if (isOwn(context, task)) continue;
+      if (isOwnTask(context, task)) continue;
       if (await store.isServed(task.server ?? "")) continue;
       // It may have imported more before it was gone.
       const latest = findTask(context, task.id) ?? task;

@@ -104,7 +104,7 @@ async function fill(store: Store): Promise<void> {
 async function beginDeletion(
   store: Store,
   cascade: boolean,
-  rules = digestOfRules(store),
+  more: object = {},
 ): Promise<void> {
   const { context } = workerOn(store);
   const task = {
@@ -116,9 +116,10 @@ async function beginDeletion(
     filters: [["country", "NL"]],
     cascade,
     given: {},
-    rules,
+    rules: digestOfRules(store),
     after: 0,
     upTo: store.table("zoos").lastId,
+    ...more,
   };
   await commit(store, [["put", "tasks", task]], storedAdmin.id);
 }
@@ -215,9 +216,18 @@ test("a deletion ends under another declaration, by which other records could ma
   const store = await open(new Disk({ folder: await folderFor(t) }));
   t.after(() => store.close());
   await fill(store);
-  await beginDeletion(store, true, "another");
+  await beginDeletion(store, true, { rules: "another" });
   await workOff(workerOn(store));
   const failure = store.table("tasks").get(1)?.document["failure"];
   assert.equal(failure, "The declaration was changed after the request.");
   assert.equal(store.table("zoos").size, zoos);
+});
+
+test("the deletion of a server that shared the store goes on in a copy of it", async (t) => {
+  const store = await open(new Disk({ folder: await folderFor(t) }));
+  t.after(() => store.close());
+  await fill(store);
+  await beginDeletion(store, true, { server: "of another store" });
+  await workOff(workerOn(store));
+  assert.equal(store.table("tasks").get(1)?.document["status"], "succeeded");
 });
