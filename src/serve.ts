@@ -74,12 +74,11 @@ async function serve(options: CommandSettings): Promise<void> {
     });
     closing.unshift(() => application.stop());
     await application.start();
-    // Before the seed, whose private records may be the admin's, and before anybody can sign in.
-    await createFirstAdmin(store, { declaration, ...config }, output);
     if (config.SEED !== undefined || flags.has("sample")) {
       const { loadSeed } = await import("./first-seed.ts"); // few have one
       await loadSeed(store, declaration, config);
     }
+    await createFirstAdmin(store, { declaration, ...config }, output);
     removeChangedPassword(store, dataDir);
     const all = { ...application.hooks, host, port };
     const handle = application.handle.bind(application);

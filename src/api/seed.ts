@@ -7,6 +7,7 @@
 import { Buffer } from "node:buffer";
 import { ApiError } from "../http/errors.ts";
 import { isObject, parseJsonObject } from "../http/json.ts";
+import { errorCode } from "../store/error.ts";
 import type { Document, Store } from "../store/store.ts";
 import type { ApiDeclaration } from "./declaration/api.ts";
 import type { NamedProperty } from "./declaration/declaration.ts";
@@ -83,10 +84,13 @@ export function loadSeed(
           const document = buildSeedRecord(records, body, defersCheck);
           apply(records.putMutation(document));
         } catch (error) {
-          if (!(error instanceof ApiError)) throw error;
-          const { errors = [error] } = error;
-          const reasons = errors.map(({ message }) => message).join(" ");
-          fail(name, index, reasons);
+          const isCheck = errorCode(error) === "rule"; // that throws
+          if (!(error instanceof ApiError) && !isCheck) throw error;
+          const { errors = [error] }: { errors?: readonly unknown[] } = Object(
+            error,
+          );
+          const reasons = errors.map((each) => Object(each).message);
+          fail(name, index, reasons.join(" "));
         }
       }
     }
@@ -109,9 +113,13 @@ function buildSeedRecord(
   if (records.table.get(id)) {
     throw new ApiError(42200, `"id" ${id} is already in use.`);
   }
+  const users = records.store.table("users");
+  // The first admin is created after the seed.
+  const isThere = (id: number) =>
+    users.get(id) !== undefined || users.size === 0 && id === users.lastId + 1;
   return records.buildRecord(body, {
     caller: localOperator,
-    owner: ownerOfImported(records, body, localOperator),
+    owner: ownerOfImported(records, body, localOperator, isThere),
     imported: { ...importedValues(body), id },
     defersCheck,
   });

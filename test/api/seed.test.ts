@@ -5,7 +5,8 @@ import { after, test } from "node:test";
 import { vocabulary } from "../../src/cli/declaration/checked-vocabulary.ts";
 import { tablesOf } from "../../src/api/routes.ts";
 import { loadSeed } from "../../src/api/seed.ts";
-import { sample } from "../collections.ts";
+import { withCheckedRule } from "../../src/cli/declaration/checked-rule.ts";
+import { apiOf, sample } from "../collections.ts";
 import { recordsOf } from "../../src/api/records/local.ts";
 import { openStore } from "../../src/store/store.ts";
 import { removeFolder, root, temporaryFolder } from "../harness.ts";
@@ -51,6 +52,23 @@ async function load(
 const loadJson = (seed: unknown) => load(JSON.stringify(seed));
 
 const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
+
+test("a check that throws names its record", async () => {
+  const { collection, string } = vocabulary;
+  const books = collection({
+    name: "books",
+    singular: "book",
+    access: { read: "anyone", write: "keeper", delete: "keeper" },
+    properties: { title: string({ maxLength: 9 }) },
+    check: () => {
+      throw new Error("a mistake");
+    },
+  });
+  await assert.rejects(
+    load('{"books":[{"title":"a"}]}', apiOf([withCheckedRule(books)])),
+    /books\[0\] in the seed: The check of books failed: a mistake/,
+  );
+});
 
 test("the sample records fill every collection with varied data", async () => {
   const text = await readFile(join(root, "data/seed.json"), "utf8");

@@ -899,17 +899,20 @@ describe("the command line", { concurrency: 3 }, () => {
     assert.equal(await countOf(seeded, "animals"), 2);
   });
 
-  test("a seed that is missing or not JSON prevents the start", async (t) => {
+  test("a seed that is missing, not JSON or not valid prevents the start, and writes nothing", async (t) => {
     const folder = await folderFor(t);
     const file = join(folder, "seed.json");
-    await writeFile(file, '{"zoos": [');
-    for (const path of [file, `${file}.missing`]) {
-      const result = await lines(["serve", "--port", "0", "--seed", path], {
-        env: { DATA_DIR: join(folder, "store"), ADMIN_PASSWORD: password },
-      });
+    const env = { DATA_DIR: join(folder, "store"), ADMIN_PASSWORD: password };
+    for (const text of [undefined, '{"zoos": [', '{"zoos": [null]}']) {
+      if (text !== undefined) await writeFile(file, text);
+      const words = ["serve", "--port", "0", "--seed", file];
+      const result = await lines(words, { env });
       assert.ok(result.code === 1 || result.code === 2, `${result.code}`);
       assert.match(result.lines.join("\n"), /seed/i);
     }
+    // So the password of the next start is the first admin's.
+    const listed = await lines(["user", "list"], { env });
+    assert.deepEqual([listed.code, listed.lines], [0, []]);
   });
 
   test("SEED names the sample records as --seed does, and LOG=silent prints only where the server listens", async (t) => {

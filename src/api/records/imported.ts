@@ -22,21 +22,21 @@ import type { Records } from "./records.ts";
  * body names, if the caller sees the records of all users, or else the caller;
  * null for none, and for a user who is gone.
  *
- * @param isMeant returns whether the user with an id is the one that a body with it means
+ * @param isThere returns whether the user whom an id means is there
  * @throws {ApiError} 42200
  */
 export function ownerOfImported(
   { collection, store }: Records,
   { owner_id: named }: Body,
   caller: Actor | undefined,
-  isMeant: (id: number) => boolean = () => true,
+  isThere = (id: number) => store.table("users").get(id) !== undefined,
 ): number | null {
   if (named === undefined || !seesAll(collection, caller)) {
     return caller?.id || null; // the operator is not a user
   }
   if (named === null) return null;
   if (typeof named === "number" && named > 0) {
-    return isMeant(named) && store.table("users").get(named) ? named : null;
+    return isThere(named) ? named : null;
   }
   throw validationError([{
     field: "owner_id",

@@ -291,6 +291,7 @@ function createRecord(
     if (isNew) missing[name] = id;
     return isNew;
   };
+  const { store } = records;
   const imported = importedValues(
     body,
     caller === localOperator ? undefined : formatTime(now),
@@ -305,8 +306,9 @@ function createRecord(
         body,
         caller,
         (id) =>
-          caller !== localOperator ||
-          id > (lastIds["users"] ?? Infinity) && isCreated("users", id),
+          store.table("users").get(id) !== undefined &&
+          (caller !== localOperator ||
+            id > (lastIds["users"] ?? Infinity) && isCreated("users", id)),
       ),
       imported,
       defersCheck,
