@@ -15,7 +15,7 @@ import "../store/memory/exchange.ts";
 import * as marker from "../store/log/marker.ts";
 import { reserves } from "../store/reserves.ts";
 import { explainInvalid, removePasswordFile } from "../first-start.ts";
-import { beginWriting, print } from "./output.ts";
+import { beginWriting, print, printErrors } from "./output.ts";
 import { foldText } from "../store/store.ts";
 import { readUndamagedStore, requireStore } from "./read.ts";
 
@@ -56,6 +56,14 @@ async function userCommand(
       const user = { username: name, password, role: flags.get("role") };
       await explainInvalid(createUser(store, declaration, user));
       await print(`created user ${name}\n`);
+      const { highest } = declaration.roles;
+      const users = store.table("users");
+      const isFirst = users.count("username", "admin") > 0; // so no start creates it
+      if (isFirst && users.count("role", highest) === 0) {
+        printErrors(
+          `zoo-api: nobody has the role ${highest} yet: add a user with --role ${highest}`,
+        );
+      }
     } else {
       const users = recordsOf(store, declaration, "users");
       await explainInvalid(changePassword(users, name, password));

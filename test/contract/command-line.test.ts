@@ -729,6 +729,22 @@ describe("the command line", { concurrency: 3 }, () => {
     assert.notEqual(await server.signIn("ada", "a long enough one"), "");
   });
 
+  test("user add says when nobody has the highest role, and no start creates such a user", async (t) => {
+    const folder = await folderFor(t);
+    const env = { DATA_DIR: join(folder, "store") };
+    const input = "a long enough one";
+    const add = async (...words: string[]) => {
+      const added = await runHere(["user", "add", ...words], { env, input });
+      assert.equal(added.code, 0, added.stderr);
+      return added.stderr;
+    };
+    assert.equal(await add("kim"), "");
+    const advice =
+      "zoo-api: nobody has the role admin yet: add a user with --role admin\n";
+    assert.equal(await add("admin"), advice);
+    assert.equal(await add("lee", "--role", "admin"), "");
+  });
+
   test("a password or a file that is no UTF-8 is refused", async (t) => {
     const folder = await folderFor(t);
     const env = { DATA_DIR: join(folder, "store") };
