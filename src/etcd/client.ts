@@ -350,9 +350,17 @@ export function etcdError(
     : "nothing was changed";
   return new StoreError(
     code,
-    `etcd: ${errorText(cause).slice(0, 200)}; ${end}`,
+    `etcd: ${describe(cause).slice(0, 200)}; ${end}`,
     { cause },
   );
+}
+
+function describe(cause: unknown): string {
+  if (errorCode(cause) === "ABORT_ERR") return "no answer in time";
+  const text = errorText(cause);
+  return text.includes("user name is empty")
+    ? `${text}: set ETCD_USER and ETCD_PASSWORD`
+    : text;
 }
 
 export function toBase64(value: Uint8Array | string): string {

@@ -64,6 +64,12 @@ export interface EtcdParts {
   readonly incarnation: string;
 }
 
+/** Throws if a write was refused although nothing has changed: it would be tried for ever. */
+function requireOther(head: string, found: KeyValue | undefined): void {
+  if (String(found?.value ?? "") !== head) return;
+  throw etcdError("it refuses a write although nothing has changed");
+}
+
 /** The state in memory, and the rounds that change it. */
 export class Replica {
   readonly queue: TransactionQueue;
@@ -195,8 +201,8 @@ export class Replica {
       ], key);
     const isOurs = foundBatch?.value.equals(value);
     if (!isDone && !isOurs) {
-      // An earlier attempt may have been carried out, and its batch deleted.
-      if (isRepeated && !foundBatch) throw etcdError("its batch is gone");
+      if (isRepeated && !foundBatch) throw etcdError("its batch is gone"); // or never came
+      requireOther(loaded.head, foundHead);
       return await this.#catchUp(foundHead, foundBatch);
     }
     loaded.head = head;

@@ -488,6 +488,30 @@ test("what answers without being etcd is named at once", async (t) => {
   await assert.rejects(open(t, etcd), { message });
 });
 
+test("an etcd that refuses each transaction, or never answers, or asks for a user, is told, and a write ends", async (t) => {
+  const gateway = new Gateway();
+  const etcd = { ...await gateway.listen(t), timeoutMs: 200 };
+  const store = await open(t, etcd);
+  const cases: [Fault, RegExp][] = [
+    [
+      { status: 200, text: '{"header":{}}' },
+      /^etcd: it refuses a write although nothing has changed; /,
+    ],
+    ["silent", /^etcd: no answer in time; /],
+    [
+      { status: 400, text: '{"code":3,"message":"user name is empty"}' },
+      /user name is empty: set ETCD_USER and ETCD_PASSWORD; /,
+    ],
+  ];
+  for (const [fault, message] of cases) {
+    gateway.faultOf = (path) => path === "kv/txn" ? fault : undefined;
+    await assert.rejects(add(store, "Bern"), { message });
+    gateway.faultOf = () => undefined;
+    while (!store.isWritable) await wait(2);
+  }
+  assert.deepEqual(namesIn(store), []);
+});
+
 /** What a gateway of etcd never answers. */
 const wrongAnswers = [
   ...["", "null", "[]", "5", '"x"', "{}", "{broken", "<html>Sign in</html>"],

@@ -130,8 +130,7 @@ export function importBatch(
   const { isLast = false } = progress;
   const { name } = target.records.collection;
   const maxBytes = maxLineBytes(target.records);
-  const of = target.hasParts ? name : undefined;
-  const place = of === undefined ? {} : { collection: of };
+  const place = target.hasParts ? { collection: name } : {};
   let { byte, line, imported, rejected, errors } = progress;
   let { hasLate = false } = progress;
   const awaited: AwaitedItem[] = [];
