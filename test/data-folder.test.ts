@@ -8,6 +8,7 @@ import {
   mkdir,
   readdir,
   readFile,
+  rename,
   rm,
   symlink,
   writeFile,
@@ -19,7 +20,7 @@ import { promisify } from "node:util";
 import { createFirstAdmin } from "../src/first-start.ts";
 import { createUser } from "../src/api/operator.ts";
 import { openDataFolder } from "../src/data-folder.ts";
-import { openStore } from "../src/store/store.ts";
+import { type Mutation, openStore } from "../src/store/store.ts";
 import { sample } from "./collections.ts";
 import {
   command,
@@ -34,6 +35,8 @@ import { commit } from "./commit.ts";
 import { fromLines, toLines } from "./lines.ts";
 
 const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
+const at = "2026-05-01T08:00:00.000Z";
+const times = { created_at: at, updated_at: at };
 
 let original: string;
 before(async () => {
@@ -189,13 +192,13 @@ test("a repair and a check list the first twenty records with dangling reference
   t.after(() => removeFolder(join(folder, "..")));
   const tables = [{ name: "zoos" }, { name: "animals" }];
   const store = await openStore({ folder, tables });
-  const place = { city: "Amsterdam", country: "NL" };
+  const place = { city: "Amsterdam", country: "NL", ...times };
   for (const id of [1, 2]) {
     await commit(store, [["put", "zoos", { id, name: "Artis", ...place }]], 0);
   }
   for (let id = 1; id <= 30; id++) {
     const zoo_id = id > 25 ? 2 : 1;
-    const ada = { id, zoo_id, name: "Ada", animal_type_id: 1 };
+    const ada = { id, zoo_id, name: "Ada", animal_type_id: 1, ...times };
     await commit(store, [["put", "animals", ada]], 0);
   }
   await store.close();
@@ -215,12 +218,10 @@ test("a repair and a check list the first twenty records with dangling reference
 test("a repair that leaves a unique value twice says so, and so does each start until its copy is deleted", async (t) => {
   const folder = join(await temporaryFolder(), "store");
   t.after(() => removeFolder(join(folder, "..")));
-  const place = { city: "Amsterdam", country: "NL" };
+  const place = { city: "Amsterdam", country: "NL", ...times };
   const store = await openDataFolder(folder, sample);
   await commit(store, [["put", "users", storedAdmin]], 0);
   await commit(store, [["put", "zoos", { id: 1, name: "Artis", ...place }]], 0);
-  const at = "2026-05-01T08:00:00.000Z";
-  const times = { created_at: at, updated_at: at };
   const job = { zoo_id: 1, name: "Ada", job_title: "Keeper", ...times };
   for (const [id, email] of [[1, "a@b.cd"], [1, "Artis@b.cd"], [2, "a@b.cd"]]) {
     const document = { id: Number(id), ...job, email: String(email) };
@@ -287,7 +288,8 @@ test("a folder without a store, such as one whose disk is not mounted, is no sto
     ]
   ) {
     const result = await runHere([...words, "--data-dir", folder]);
-    assert.equal(result.code, 1, `${words.join(" ")}: ${result.stdout}`);
+    const code = words[0] === "check" ? 2 : 1; // 1 promises that a start helps
+    assert.equal(result.code, code, `${words.join(" ")}: ${result.stdout}`);
     assert.match(result.stderr, /: there is no store in it$/m, words.join(" "));
   }
   assert.deepEqual(await readdir(folder), []);
@@ -443,14 +445,90 @@ test(
   },
 );
 
-test("a folder in place of the secret is named", async (t) => {
+test("an entry of another kind than a start accepts is named by check too, which exits with 2", async (t) => {
   const folder = await filled(t);
+  const names = ["mark", "reserve", "secret", "meta.json.tmp", "spool"];
+  for (const name of names) {
+    const path = join(folder, name);
+    const away = `${folder}-${name}`;
+    await rename(path, away).catch(() => {});
+    if (name === "spool") await writeFile(path, "");
+    else await mkdir(path);
+    const check = await runHere(["check", "--data-dir", folder]);
+    const line = `fault: ${name}: it is a link or of the wrong kind; move it`;
+    assert.ok(check.stdout.includes(`\n${line} away\n`), check.stdout);
+    assert.equal(check.code, 2);
+    const serve = ["serve", "--port", "0", "--data-dir", folder];
+    const { code, stderr } = await runHere(serve);
+    assert.equal(code, 1, name);
+    assert.match(stderr, /^zoo-api: .*\n$/, name);
+    await rm(path, { recursive: true });
+    await rename(away, path).catch(() => {});
+  }
+  const env = { JWT_SECRET: "s".repeat(32) };
   await rm(join(folder, "secret"), { force: true });
   await mkdir(join(folder, "secret"));
-  for (const words of [["check"], ["serve", "--port", "0"]]) {
-    const { code, stderr } = await runHere([...words, "--data-dir", folder]);
-    assert.equal(code, 1);
-    assert.match(stderr, /\/secret: it must be a file, not a link/);
+  const unused = await runHere(["check", "--data-dir", folder], { env });
+  assert.equal(unused.code, 0, unused.stdout);
+});
+
+/** Rows that no server stores, each with the property that is wrong. */
+const malformedRows: readonly (readonly [Mutation, string])[] = [
+  [["put", "zoos", { id: 9, ...zoo }], "zoos.created_at"],
+  [
+    ["put", "zoos", { id: 9, ...zoo, ...times, updated_at: "x\r\ny" }],
+    "zoos.updated_at",
+  ],
+  [
+    ["put", "users", { ...storedAdmin, id: 9, username: "ada", password: "x" }],
+    "users.password",
+  ],
+  [
+    ["put", "authorizations", { id: 9, user_id: 1, created_at: at }],
+    "authorizations.expires_at",
+  ],
+  [["put", "tasks", { id: 9, ...times, more: [null] }], "tasks.more"],
+  [["put", "answers", { id: 9, by: null }], "answers.by"],
+  [["put", "_awaited", { id: 9, items: "nope" }], "_awaited.items"],
+  [["put", "_awaited", { id: 9, items: "[5]" }], "_awaited.items"],
+  [["put", "_awaited", { id: 9, items: "[]", names: 5 }], "_awaited.names"],
+  [["put", "_declaration", { id: 1, names: null }], "_declaration.names"],
+  [
+    ["put", "_declaration", { id: 1, names: { zoos: 5 }, newNames: {} }],
+    "_declaration.names",
+  ],
+  [
+    ["put", "_declaration", { id: 1, names: {}, newNames: {}, owners: 5 }],
+    "_declaration.owners",
+  ],
+  [["put", "_history", { id: 9 }], "_history.from"],
+  [["put", "_retention", { id: 9, at: "now" }], "_retention.at"],
+];
+
+test("check names each row that no server stores, and nothing ends with a stack trace", async (t) => {
+  for (const [mutation, name] of malformedRows) {
+    const folder = await filled(t);
+    const tables = [{ name: mutation[1] }];
+    const store = await openStore({ folder, tables });
+    await commit(store, [mutation], 0);
+    await store.close();
+    const place = ["--data-dir", folder];
+    const check = await runHere(["check", ...place]);
+    const line = `${name}: 1 record does not fit (id `;
+    assert.ok(check.stdout.includes(`\n${line}`), check.stdout + check.stderr);
+    assert.equal(check.code, 2, name);
+    const exported = await runHere(["export", "zoos", ...place]);
+    if (exported.code !== 0) {
+      assert.match(
+        exported.stderr,
+        /^zoo-api: unexpected TypeError: .*"zoo-api check" lists.*\n$/,
+      );
+    }
+    await startHere({ folder }).then(
+      (server) => server.stop(),
+      ({ message }) =>
+        assert.match(message, /code 1: zoo-api: unexpected .*\n$/),
+    );
   }
 });
 

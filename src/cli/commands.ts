@@ -4,8 +4,7 @@ import process from "node:process";
 import type { CommandSettings } from "../api/feature.ts";
 import { settings } from "../config.ts";
 import { loadFeatures } from "../features.ts";
-import { errorCode } from "../store/error.ts";
-import { CommandError, UsageError } from "../usage.ts";
+import { UsageError } from "../usage.ts";
 import { createReader, findEtcd, parseCommandLine } from "./command-line.ts";
 import { loadApi } from "./declaration/load-api.ts";
 
@@ -69,12 +68,8 @@ process.stdout.on("error", (error: NodeJS.ErrnoException) => {
 try {
   process.exitCode = await run(argv.slice(2));
 } catch (error) {
-  // A StoreError and the errors of the operating system have a code.
-  const isExpected = error instanceof UsageError ||
-    error instanceof CommandError || errorCode(error) !== "";
-  if (!isExpected) throw error;
-  const { explain, printErrors } = await import("./output.ts");
-  printErrors(explain(error).replace(/^/gm, "zoo-api: "));
+  const { printFailure } = await import("./output.ts");
+  printFailure(error);
   // A timer in a declaration file would keep the process alive.
   process.exit(error instanceof UsageError ? 2 : 1);
 }

@@ -117,6 +117,18 @@ const listenErrors: Readonly<Record<string, string>> = {
   ENOTFOUND: otherHost,
 };
 
+/** Prints why a command has failed; of an unexpected error also where, and which command finds stored rows that cause one. */
+export function printFailure(error: unknown): void {
+  // A StoreError and the errors of the operating system have a code.
+  const isExpected = error instanceof UsageError ||
+    error instanceof CommandError || errorCode(error) !== "";
+  const [, place = ""] = /\n *(at .*\/.*)/.exec(Object(error).stack) ?? [];
+  const text = isExpected
+    ? explain(error)
+    : `unexpected ${error} (${place}): "zoo-api check" lists stored rows that no server writes`;
+  printErrors(text.replace(/^/gm, "zoo-api: "));
+}
+
 /** Returns the message of an error, and its reason: what is wrong with which file, or why a server cannot listen. */
 export function explain(error: unknown): string {
   const text = errorText(error);

@@ -4,12 +4,13 @@
  * writing it.
  */
 
-import { realpath } from "node:fs/promises";
+import { readdir, realpath } from "node:fs/promises";
 import { isAbsolute, relative } from "node:path";
 import process from "node:process";
 import type { ApiDeclaration } from "../api/declaration/api.ts";
 import type { Commands, CommandSettings } from "../api/feature.ts";
 import {
+  type Collection,
   type RecordChange,
   serverProperties,
 } from "../api/declaration/declaration.ts";
@@ -54,9 +55,14 @@ import {
 } from "../store/store.ts";
 import { scanGrowingLog } from "./recovery/growing-log.ts";
 import {
+  internalCollections,
+  storedCollections,
+} from "./recovery/stored-rows.ts";
+import {
   describeFault,
   describeFaults,
   print,
+  printFailure,
   reportTasks,
   unknownCollection,
   unusedFiles,
@@ -156,12 +162,20 @@ export async function readUndamagedStore(
  * nothing.
  *
  * @returns the exit code: 0 if all is well, 1 if only the last write is torn
- * (the next start repairs that), 2 if there is damage, or a record does not fit
+ * (the next start repairs that), otherwise 2
  */
-async function check(
-  settings: CommandSettings,
-): Promise<number> {
+async function check(settings: CommandSettings): Promise<number> {
   const api = await settings.loadApi();
+  return await checkStore(settings, api).catch((error) => {
+    printFailure(error);
+    return 2;
+  });
+}
+
+async function checkStore(
+  settings: CommandSettings,
+  api: ApiDeclaration,
+): Promise<number> {
   const scan = await readStore(settings, { tables: tablesOf(api, []) });
   const { faults, generation, refusal, seq, tables, tornWrite } = scan;
   for (const { lastId, name, size } of tables.values()) {
@@ -179,32 +193,45 @@ async function check(
   if (faults.length >= maxFaults) {
     await print(`only the first ${maxFaults} faults of each file are listed\n`);
   }
+  const others = await describeOtherFiles(settings);
+  await print(others);
   // Only a part was read, if anything.
   if (refusal !== undefined) {
     if (faults.length === 0) await print(`fault: ${refusal.message}\n`);
     return 2;
   }
   if (faults.length > 0) await print(`${unusedFiles}\n`);
-  const misfits = await describeMisfits(settings, api, tables) +
-    (settings.reader.isSet("JWT_SECRET")
-      ? ""
-      : await describeBadSecret(settings));
+  const misfits = await describeMisfits(settings, api, tables);
   await print(misfits);
   for (const each of describeHidden(findHidden(api, tables))) {
     await print(`hidden: ${each}\n`);
   }
-  if (faults.length > 0 || misfits !== "") return 2;
+  if (faults.length > 0 || others + misfits !== "") return 2;
   if (tornWrite) return 1;
   await print("no fault\n");
   return 0;
 }
 
-/** Returns why the secret in the folder cannot sign tokens; "" if it can, or there is none. */
-async function describeBadSecret({ dataDir, etcd }: Place): Promise<string> {
-  const secret = etcd || await readSmallFile(realFiles, dataDir, "secret");
-  return secret instanceof Uint8Array && !canSign(secret.toString().trim())
-    ? `fault: secret: ${badSecret}\n`
-    : "";
+/** Returns which other files of a data folder a start would refuse, and why. */
+async function describeOtherFiles(
+  { dataDir, etcd, reader }: CommandSettings,
+): Promise<string> {
+  if (etcd) return "";
+  let faults = "";
+  for (const entry of await readdir(dataDir, { withFileTypes: true })) {
+    const { name } = entry;
+    const isSecret = name === "secret" && !reader.isSet("JWT_SECRET");
+    const isRight = name === "spool" ? entry.isDirectory() : entry.isFile();
+    const isUsed = isSecret || /^(?:mark|reserve|spool)$|\.tmp$/.test(name);
+    if (isUsed && !isRight) {
+      faults +=
+        `fault: ${name}: it is a link or of the wrong kind; move it away\n`;
+    } else if (isSecret) {
+      const secret = String(await readSmallFile(realFiles, dataDir, name));
+      if (!canSign(secret.trim())) faults += `fault: secret: ${badSecret}\n`;
+    }
+  }
+  return faults;
 }
 
 /** The names that no declared collection can have. */
@@ -253,20 +280,29 @@ export function describeHidden(hidden: ReadonlyMap<string, number>): string[] {
   });
 }
 
-/** Lists the records that do not fit the declaration, or says why the next start will refuse it. Changes the tables in memory as the start would. */
+/** Lists the rows that do not fit the declaration, or are malformed, or says why the next start will refuse it. Changes the tables in memory as the start would. */
 export async function describeMisfits(
   settings: CommandSettings,
   declaration: ApiDeclaration,
   tables: Tables,
 ): Promise<string> {
-  try {
-    const { collections, store } = await follow(settings, declaration, tables);
-    return findMisfits(collections, store)
+  const store = storeOf(tables);
+  const describe = (collections: readonly Collection[]) =>
+    findMisfits(collections, store)
       .map((misfit) => `${describeMisfit(misfit)}\n`).join("");
+  const malformed = describe(internalCollections);
+  if (malformed !== "") return malformed; // the others depend on them
+  try {
+    await follow(settings, declaration, tables);
+    return describe(storedCollections(declaration));
   } catch (error) {
     if (!(error instanceof CommandError)) throw error;
     return `${error.message}\n`;
   }
+}
+
+function storeOf(tables: Tables) {
+  return { tables, table: (name: string) => getOrCreateTable(tables, name) };
 }
 
 /**
@@ -279,19 +315,17 @@ async function follow(
   { loadFeatures }: CommandSettings,
   declaration: ApiDeclaration,
   tables: Tables,
-) {
+): Promise<void> {
   const features = await loadFeatures();
   const { adaptRecords } = features.find((each) => each.adaptRecords) ?? {};
-  const table = (name: string) => getOrCreateTable(tables, name);
   const opened = {
     collections: [...collectionsOf(declaration).values()],
-    store: { tables, table },
+    store: storeOf(tables),
     apply: (mutation: Mutation) => void applyMutation(tables, mutation, 0),
     log: () => {},
   };
   followDeclaration(opened, adaptRecords);
   reportTasks(tables);
-  return opened;
 }
 
 /** Reads a store, and adapts it to the declaration in memory, as a start would. */

@@ -34,13 +34,15 @@ export function findMisfits(
   store: Pick<Store, "table" | "tables">,
 ): Misfit[] {
   const found = new Map<string, Misfit>();
-  const awaiting = awaitingRecords(store);
+  let awaiting: ReturnType<typeof awaitingRecords> | undefined;
   for (const collection of collections) {
     for (const { document } of store.table(collection.name).frozen()) {
       const errors = validateStored(collection, document, store);
       for (const { field, code, message } of errors) {
-        const isAwaiting = awaiting.has(`${collection.name}/${document.id}`);
-        if (code === "rule" && isAwaiting) continue;
+        if (code === "rule") {
+          awaiting ??= awaitingRecords(store);
+          if (awaiting.has(`${collection.name}/${document.id}`)) continue;
+        }
         const name = `${collection.name}.${field}`;
         const misfit = found.get(name) ??
           { name, ids: new Set(), code, message };
