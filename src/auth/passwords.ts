@@ -37,25 +37,33 @@ export async function hashPassword(
 }
 
 /**
- * Returns whether a password matches a stored hash. Without a hash (no such user) it
- * takes as long and returns false, so that the time does not reveal which usernames
- * exist.
+ * Returns whether a text is a hash that can be verified, and costs no more than one
+ * of this server. It may cost less: then the time of a failed sign-in can reveal
+ * that the user exists.
+ */
+export function isHash(text: unknown): text is string {
+  // N is a power of two; the highest numbers are the hashParameters.
+  return typeof text === "string" &&
+    /^scrypt\$(?:2|4|8|16|32|64|128|256|512|1024|2048|4096|8192|16384)\$[1-8]\$[1-5]\$[\w-]+\$[\w-]{43}$/
+      .test(text);
+}
+
+/**
+ * Returns whether a password matches a stored hash. Without one (no such user), or
+ * with a malformed one, it takes as long and returns false, so that neither the
+ * time nor the result reveals which usernames exist.
  *
  * @param beforeHash called, and awaited, just before the hash is computed; may reject
- * @throws {Error} if the stored hash is malformed
  * @throws the reason of the requester's signal, or {OverloadedError}
  */
 export async function verifyPassword(
   password: string,
-  stored: string | undefined,
+  stored: unknown,
   requester: Requester,
   beforeHash: () => Promise<void> | void = () => {},
 ): Promise<boolean> {
-  const [kind, N, r, p, ...rest] = (stored ?? dummyHash).split("$");
-  const [salt, hash] = rest.map((text) => Buffer.from(text, "base64url"));
-  if (kind !== "scrypt" || salt === undefined || hash?.length !== keyBytes) {
-    throw new Error("Cannot verify a password: its stored hash is malformed");
-  }
+  const text = isHash(stored) ? stored : dummyHash;
+  const [, N, r, p, salt = "", hash = ""] = text.split("$");
   // A hash of version 0.1 is of the password as it was typed.
   const forms = new Set([password.normalize("NFKC"), password]);
   return await compute(requester, async () => {
@@ -63,10 +71,14 @@ export async function verifyPassword(
     const parameters = { N: Number(N), r: Number(r), p: Number(p) };
     let isRight = false;
     for (const form of forms) {
-      const key = await deriveKey(form, salt, parameters);
-      if (timingSafeEqual(key, hash)) isRight = true;
+      const key = await deriveKey(
+        form,
+        Buffer.from(salt, "base64url"),
+        parameters,
+      );
+      if (timingSafeEqual(key, Buffer.from(hash, "base64url"))) isRight = true;
     }
-    return isRight && stored !== undefined;
+    return isRight && text !== dummyHash;
   });
 }
 

@@ -89,6 +89,37 @@ describe("an authorization", () => {
   });
 });
 
+test("a user whose stored hash is malformed is told the same as one who does not exist, and the log says more", async (t) => {
+  const logged: string[] = [];
+  const app = await startApplication({
+    log: (_level, message) => logged.push(message),
+  });
+  t.after(() => app.stop());
+  const admin = app.store.table("users").get(1)?.document;
+  assert.ok(admin);
+  const signIn = (username: string) =>
+    app.request("POST", "/v1/authorizations", {
+      json: { username, password: adminPassword },
+    });
+  const unknown = await signIn("nobody");
+  assertError(unknown, 40101);
+  const others = String(admin["password"]).replace(/^scrypt\$\d+/, "scrypt$3");
+  for (const [id, password] of [[2, others], [3, "plain"], [4, null]]) {
+    const username = `user${id}`;
+    const user = {
+      ...admin,
+      id: Number(id),
+      username,
+      password: password ?? null,
+    };
+    await commit(app.store, [["put", "users", user]], 0);
+    const sent = await signIn(username);
+    assert.deepEqual([sent.status, sent.body], [401, unknown.body]);
+    const message = `The password hash of user ${id} is malformed`;
+    assert.ok(logged.includes(message), logged.join("\n"));
+  }
+});
+
 test("a token ends with its authorization, even if a restored backup issues that id again", async (t) => {
   let time = Date.parse("2026-05-05T12:00:00.700Z");
   const app = await startApplication({ now: () => time });

@@ -4,7 +4,7 @@
  */
 
 import type { Roles } from "../../auth/access.ts";
-import { verifyPassword } from "../../auth/passwords.ts";
+import { isHash, verifyPassword } from "../../auth/passwords.ts";
 import {
   type Document,
   foldText,
@@ -150,10 +150,17 @@ async function checkPassword(
   context: RequestContext,
   beforeHash?: () => Promise<void>,
 ): Promise<Document | undefined> {
-  const stored = findUser(store, username)?.["password"];
+  const found = findUser(store, username);
+  const stored = found?.["password"];
+  if (found && !isHash(stored)) {
+    context.shared.log(
+      "error",
+      `The password hash of user ${found.id} is malformed`,
+    );
+  }
   const isRight = await verifyPassword(
     password,
-    typeof stored === "string" ? stored : undefined,
+    stored,
     context,
     beforeHash,
   );

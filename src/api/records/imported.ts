@@ -5,7 +5,7 @@
  */
 
 import type { Actor, Roles } from "../../auth/access.ts";
-import { hashParameters } from "../../auth/passwords.ts";
+import { isHash } from "../../auth/passwords.ts";
 import { users as usersOf } from "../accounts/users.ts";
 import { type Declaration, seesAll } from "../declaration/declaration.ts";
 import {
@@ -52,25 +52,11 @@ export function usersWithHashes(roles: Roles): Declaration {
     ...anyString(),
     expected: "a hash as printed by export users --with-hashes",
     check: (value) =>
-      typeof value === "string" && isPasswordHash(value)
+      isHash(value)
         ? undefined
         : { code: "format", reason: "is not the hash of a password" },
   };
   return { ...others, properties: { ...properties, password: hash } };
-}
-
-/**
- * Returns whether a text has the form of a hash, and costs no more to verify than
- * a hash of this server. It may cost less: then the time of a failed sign-in can
- * reveal that the user exists.
- */
-export function isPasswordHash(text: string): boolean {
-  const [, N = 0, r = 0, p = 0] =
-    /^scrypt\$(\d+)\$(\d+)\$(\d+)\$[\w-]{22}\$[\w-]{43}$/.exec(text)
-      ?.map(Number) ?? [];
-  const isPowerOfTwo = N > 1 && Number.isInteger(Math.log2(N));
-  return isPowerOfTwo && r > 0 && p > 0 &&
-    N <= hashParameters.N && r <= hashParameters.r && p <= hashParameters.p;
 }
 
 /**
