@@ -86,6 +86,11 @@ function ofRecord(
 ): readonly string[] {
   const { id, created_at, updated_at = created_at } = document;
   const time = String(updated_at);
+  const changedAt = Date.parse(time);
+  // Date.parse accepts line ends, which would end the connection.
+  if (Number.isNaN(changedAt) || !/^[\d:.TZ-]+$/.test(time)) {
+    throw new Error(`The time of ${name}/${id} is malformed`);
+  }
   // At `/user`, every user reads a different record.
   const own = name === "users" ? `-${id}` : "";
   let text = "";
@@ -95,7 +100,7 @@ function ofRecord(
   const sum = crc32(text).toString(36);
   const etag = `"${time}${own}-${sum}-${shape}"`;
   // Not later than the response, if the clock was set back (section 8.8.2.1).
-  const modified = Date.parse(time) > now ? formatTime(now) : time;
+  const modified = changedAt > now ? formatTime(now) : time;
   return ["ETag", etag, "Last-Modified", httpDate(modified)];
 }
 

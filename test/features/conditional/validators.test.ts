@@ -345,6 +345,30 @@ test("two histories of a record have different validators, though its times are 
   assert.equal(new Set(etags).size, changed.length, etags.join());
 });
 
+test("a record with a malformed time is a logged 500, not the end of a connection, and can be deleted", async (t) => {
+  const logged: unknown[] = [];
+  const app = await startApplication({
+    log: (level, _, fields) => level === "error" && logged.push(fields),
+  });
+  t.after(() => app.stop());
+  const { token } = app;
+  const zoo = { id: 1, name: "Artis", city: "Amsterdam", country: "NL" };
+  for (const updated_at of ["x\r\ny", "1\r\n2", null, {}, undefined]) {
+    const malformed = {
+      ...zoo,
+      ...(updated_at !== undefined && { updated_at }),
+    };
+    await commit(app.store, [["put", "zoos", malformed]], 0);
+    assertError(await app.request("GET", "/v1/zoos/1"), 50000);
+    assert.match(
+      JSON.stringify(logged.pop()),
+      /The time of zoos\/1 is malformed/,
+    );
+    const deleted = await app.request("DELETE", "/v1/zoos/1", { token });
+    assert.equal(deleted.status, 204, deleted.text);
+  }
+});
+
 test("a list that waits is sent once all that its validator tells of is durable", async (t) => {
   const folder = await folderFor(t);
   const store = await openStore({ folder, tables: tablesOf(sample, []) });
