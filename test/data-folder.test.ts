@@ -19,6 +19,7 @@ import { after, before, test, type TestContext } from "node:test";
 import { promisify } from "node:util";
 import { createFirstAdmin } from "../src/first-start.ts";
 import { createUser } from "../src/api/operator.ts";
+import { visibleTask } from "../src/api/tasks/tasks.ts";
 import { openDataFolder } from "../src/data-folder.ts";
 import { type Mutation, openStore } from "../src/store/store.ts";
 import { sample } from "./collections.ts";
@@ -504,6 +505,23 @@ const malformedRows: readonly (readonly [Mutation, string])[] = [
   [["put", "_history", { id: 9 }], "_history.from"],
   [["put", "_retention", { id: 9, at: "now" }], "_retention.at"],
 ];
+
+test("check finds no fault in a failed task, however long its names are", async (t) => {
+  const folder = await filled(t);
+  const tables = [{ name: "tasks" }];
+  const store = await openStore({ folder, tables });
+  const collection = "a".repeat(100); // the longest name
+  const failed = {
+    ...visibleTask(1, "import", collection, at),
+    status: "failed",
+    failure: `The collection "${collection}" no longer exists.`,
+    user_id: null,
+  };
+  await commit(store, [["put", "tasks", failed]], 0);
+  await store.close();
+  const { code, stdout } = await runHere(["check", "--data-dir", folder]);
+  assert.equal(code, 0, stdout);
+});
 
 test("check names each row that no server stores, and nothing ends with a stack trace", async (t) => {
   for (const [mutation, name] of malformedRows) {

@@ -62,7 +62,7 @@ const properties = {
     ...anyString(), // never compared, because lists omit it
     schema: { type: "array", items: rejected },
   }),
-  failure: readOnly(optional(string({ maxLength: 100 }))),
+  failure: readOnly(optional(string({ maxLength: 200 }))),
 };
 
 export function tasks({ lowest, highest }: Roles): Declaration {
