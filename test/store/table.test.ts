@@ -1,6 +1,7 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import type { Document } from "../../src/store/memory/row.ts";
+import { restore } from "../../src/store/memory/exchange.ts";
 import { WritableTable } from "../../src/store/memory/table.ts";
 
 const keyOf = (document: Document) => Number(document["zoo_id"]);
@@ -139,4 +140,15 @@ test("rows that are read late are without those deleted meanwhile", () => {
     table.delete(id + 1, 3 + id);
   }
   assert.deepEqual(ids, [1, 3]);
+});
+
+test("a listener reads the number of the change that it receives, also if a store is loaded anew", () => {
+  const table = new WritableTable({ name: "animals" });
+  const seen: number[] = [];
+  table.listeners.add(() => seen.push(table.lastSeq));
+  table.put({ id: 1 }, 4);
+  table.delete(1, 5);
+  table.put({ id: 2 }, 7);
+  restore(table, { rows: table.rows(), lastId: 3, lastSeq: 9 });
+  assert.deepEqual(seen, [4, 5, 7, 9, 9]);
 });

@@ -32,13 +32,13 @@ export function restore(
   table: WritableTable,
   { rows, lastId, lastSeq }: ReturnType<typeof stateOf>,
 ): void {
+  table.lastId = lastId;
+  table.lastSeq = lastSeq;
   // The newest first, as the last pages are removed faster than the first.
   for (const { document } of table.rows().toReversed()) {
     table.replace(document.id, undefined);
   }
   for (const row of rows) table.replace(row.document.id, row);
-  table.lastId = lastId;
-  table.lastSeq = lastSeq;
 }
 
 /** Exchanges the values of two properties in all records; each stays in its place. */

@@ -190,8 +190,8 @@ export class WritableTable {
   /** Stores a document; returns its undo. */
   put(document: Document, seq: number): Undo {
     const undo = this.#undo(document.id);
+    this.advanceCounters(document.id, seq); // before its listeners, who read them
     this.load(document, seq);
-    this.advanceCounters(document.id, seq);
     return undo;
   }
 
@@ -204,8 +204,8 @@ export class WritableTable {
   /** Deletes a record if it exists; returns the undo. */
   delete(id: number, seq: number): Undo {
     const undo = this.#undo(id);
-    this.replace(id, undefined);
     this.advanceCounters(0, seq);
+    this.replace(id, undefined);
     return undo;
   }
 
