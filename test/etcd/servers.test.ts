@@ -8,7 +8,9 @@ import { type Running, startApplication } from "../application.ts";
 import { EtcdStore } from "../../src/etcd/store.ts";
 import type { EtcdOptions } from "../../src/store/shared.ts";
 import { follow } from "../follower.ts";
-import { adminPassword, assertError, lacks } from "../harness.ts";
+import { adminPassword, assertError, lacks, signInNew } from "../harness.ts";
+import { notes } from "../library.ts";
+import { toEventId } from "../../src/features/events/history.ts";
 import { Gateway } from "./gateway.ts";
 
 const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
@@ -209,6 +211,45 @@ test(
     assert.equal((await follower.next()).data["id"], 3);
     await one.request("PATCH", "/v1/zoos/1", { token, json: { city: "B" } });
     assert.equal((await follower.next()).type, "zoos.updated");
+  },
+);
+
+test(
+  "events of private records continue at any server, also after a deletion",
+  { skip: lacks("events") },
+  async (t) => {
+    const gateway = new Gateway();
+    const etcd = await gateway.listen(t);
+    const options = { etcd, declaration: notes };
+    const servers = [
+      await startApplication(options),
+      await startApplication(options),
+    ];
+    for (const each of servers) t.after(() => each.stop());
+    const [one, other] = servers;
+    assert.ok(one && other);
+    const { token } = one;
+    const bob = await signInNew(one, {
+      token,
+      username: "bob",
+      role: "member",
+    });
+    let id: string | undefined;
+    for (const { port } of [one, other, one, other]) {
+      const follower = await follow(port, bob, id);
+      await follower.until(() => /^id: .*\n/m.test(follower.text));
+      follower.cut();
+      assert.match(follower.text, /^retry: 1000\n:\nid: .*\n\n$/);
+      id = follower.lastEventId;
+    }
+    // A change and a deletion in one batch: the id between them is not the last one.
+    const note = { id: 1, book_id: 1, text: "1", owner_id: 2 };
+    const seq = one.store.apply([["put", "notes", note]], 0);
+    await one.store.durable(one.store.apply([["del", "notes", 1, 2]], 0));
+    const follower = await follow(other.port, bob, toEventId(one.store, seq));
+    await one.request("POST", "/v1/books", { token, json: { title: "B" } });
+    assert.equal((await follower.next()).type, "notes.deleted");
+    follower.cut();
   },
 );
 

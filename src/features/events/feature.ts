@@ -16,9 +16,14 @@ import {
   setTimeout as delay,
 } from "node:timers/promises";
 import { type Actor, type Grants, mayAccess } from "../../auth/access.ts";
-import { ownerProperty, seesAll } from "../../api/declaration/declaration.ts";
+import {
+  ownerOf,
+  ownerProperty,
+  readsAll,
+  seesAll,
+} from "../../api/declaration/declaration.ts";
 import { errorText } from "../../store/error.ts";
-import type { Mutation, Table } from "../../store/store.ts";
+import type { Json, Mutation } from "../../store/store.ts";
 import {
   ChangeFeed,
   type LogPosition,
@@ -31,6 +36,7 @@ import type { RequestContext, Result } from "../../api/request-context.ts";
 import { declarationTable } from "../../api/declaration/remembered.ts";
 import { beginHistory, historyTable } from "../../api/own-tables.ts";
 import { parseEventId, toEventId } from "./history.ts";
+import type { Records } from "../../api/records/records.ts";
 import type { Api, Feature } from "../../api/feature.ts";
 
 /** The time between two heartbeats. */
@@ -51,8 +57,8 @@ interface Client extends Subscriber {
   readonly reader: Actor;
   /** Returns whether the user is still signed in, with the same role. */
   readonly isAuthorized: () => boolean;
-  /** The sequence number from which it can resume; -1 if unknown. It tells nothing about the records of others. */
-  seq: number;
+  /** The id from which it can resume; empty if unknown. It tells nothing about the records of others. */
+  id: string;
 }
 
 interface Source extends Api {
@@ -64,6 +70,10 @@ interface Source extends Api {
   readonly deletions: Map<string, PendingDeletion>;
   /** The number of those that were rolled back after an event of their record was hidden. */
   rollbacks: number;
+  /** The sequence number from which on changes are noted. */
+  readonly openedAt: number;
+  /** That of the last change since then, by the owner of the record. */
+  readonly lastSeqs: Map<Json | undefined, number>;
 }
 
 /** A deletion that is in memory, and perhaps not yet durable. */
@@ -73,17 +83,47 @@ interface PendingDeletion {
   hasHidden: boolean;
 }
 
-/** The events of transactions as bytes, by the rights of a role, then by the id of a user; 0 stands for all users. */
-type Encoded = WeakMap<Transaction, Map<Grants, Map<number, Uint8Array>>>;
+/** Events as bytes, and the id to resume from after them. */
+interface Events {
+  readonly id: string;
+  readonly bytes: Uint8Array;
+}
 
-/** Follows the changes after a position; if that is unknown, sends a reset and follows from now on. */
+/** The events of transactions, by the rights of a role, then by the id of a user; 0 stands for all users. */
+type Encoded = WeakMap<Transaction, Map<Grants, Map<number, Events>>>;
+
+/** Follows the changes after an event that a client names. */
+function resume(
+  source: Source,
+  context: RequestContext,
+  id: string,
+): Promise<Result> {
+  const { feed, store } = source;
+  const seq = parseEventId(store, id);
+  // Records from before the last change of the declaration may not fit it, and
+  // its own number precedes the history that this server began.
+  const { lastSeq } = store.table(declarationTable);
+  const isOutdated = seq <= lastSeq && lastSeq > 1;
+  // Whether the logs still have a number would tell about the records of others.
+  const isCurrent = !isOutdated && seq >= lastSeqOf(source, readerOf(context));
+  const found = isCurrent
+    ? positionOf(store)
+    : feed.find(isOutdated ? -1 : seq);
+  return context.afterWaiting(
+    Promise.resolve(found),
+    (from) => follow(source, context, from, id),
+  );
+}
+
+/** Follows the changes after a position, of which the client may have sent the id; if it is unknown, sends a reset and follows from now on. */
 function follow(
   source: Source,
   context: RequestContext,
   from: LogPosition | undefined,
+  sentId?: string,
 ): Result {
-  const { caller: reader } = context;
-  if (reader === undefined) throw new Error("Nobody is signed in");
+  const reader = readerOf(context);
+  const id = from ? sentId ?? resumeId(source, reader, from.seq) : "";
   const isAuthorized = () => {
     try {
       return context.authenticate()?.grants === reader.grants;
@@ -97,12 +137,16 @@ function follow(
     headers: ["Cache-Control", "no-store", "X-Accel-Buffering", "no"],
     type: "text/event-stream",
     live: (output) => {
-      const seq = from ? initialSeq(source, reader, from.seq) : -1;
-      const state = { seq, isEnded: false, wake() {} };
+      const state = { id, isEnded: false, wake() {} };
       return send(source, { output, reader, isAuthorized, ...state }, from);
     },
     seq: 0, // the feed has only what is durable
   };
+}
+
+function readerOf({ caller }: RequestContext): Actor {
+  if (caller === undefined) throw new Error("Nobody is signed in");
+  return caller;
 }
 
 /** Returns whether a user sees the records of all others. */
@@ -110,18 +154,21 @@ function seesOthers({ served }: Api, reader: Actor): boolean {
   return served.every(({ collection }) => seesAll(collection, reader));
 }
 
-/** Returns the highest sequence number of what a user sees: after it, nothing up to `seq` is missing. */
-function initialSeq(source: Source, reader: Actor, seq: number): number {
-  if (seesOthers(source, reader)) return seq;
-  let highest = 0;
-  for (const { collection, table } of source.served) {
-    if (!mayAccess(reader.grants, collection.access.read)) continue;
-    const own = seesAll(collection, reader)
-      ? [{ seq: table.lastSeq }]
-      : table.rowsWith(ownerProperty.name, reader.id);
-    for (const each of own) highest = Math.max(highest, each.seq);
-  }
-  return Math.min(highest, seq);
+/** Returns the sequence number of the last change that a user may have been shown; any may be that of a user who sees all. */
+function lastSeqOf(source: Source, reader: Actor): number {
+  const { served, lastSeqs, openedAt } = source;
+  if (seesOthers(source, reader)) return Infinity;
+  const seqs = served.filter(({ collection }) => readsAll(collection, reader))
+    .map(({ table }) => table.lastSeq);
+  return Math.max(lastSeqs.get(reader.id) ?? openedAt, ...seqs);
+}
+
+/** Returns the id to resume from for a user who needs no change up to a sequence number. It tells nothing about the records of others. */
+function resumeId(source: Source, reader: Actor, seq: number): string {
+  const last = lastSeqOf(source, reader);
+  // If there was no change since then, from the beginning of the history on.
+  const id = last > source.openedAt ? Math.min(last, seq) : 0;
+  return toEventId(source.store, id);
 }
 
 async function send(
@@ -135,16 +182,16 @@ async function send(
   const timer = setInterval(() => {
     if (!isAuthorized()) disconnect(client);
     else if (!output.writableNeedDrain && !output.writableEnded) {
-      output.write(heartbeatComment(source, client));
+      output.write(heartbeatComment(client));
     }
   }, heartbeatMs);
   // Contains an id to resume from, in case the connection breaks before any
   // event.
-  output.write(`retry: 1000\n${heartbeatComment(source, client)}`);
+  output.write(`retry: 1000\n${heartbeatComment(client)}`);
   const showsAll = seesOthers(source, reader);
   let batch: Uint8Array[] = [];
   let length = 0;
-  let resumeSeq = client.seq;
+  let resumeFrom = client.id;
   let { rollbacks } = source;
   try {
     for await (const item of source.feed.changes(client, from)) {
@@ -156,17 +203,17 @@ async function send(
       if (output.writableEnded || !isAuthorized()) break;
       const { seq } = item;
       const isMissing = source.rollbacks > rollbacks;
-      const bytes = isMissing
-        ? Buffer.from(resetOf(source, seq))
+      const { id, bytes } = isMissing
+        ? resetOf(source, reader, seq)
         : encode(source, item, reader);
       ({ rollbacks } = source);
       if (bytes.length > 0) batch.push(bytes);
-      if (bytes.length > 0 || showsAll) resumeSeq = seq;
+      if (bytes.length > 0 || showsAll) resumeFrom = id;
       length += bytes.length;
       // The cost of a write hardly depends on its length.
       const isBehind = seq < source.store.durableSeq;
       if (isBehind && length < maxBatchBytes) continue;
-      client.seq = resumeSeq;
+      client.id = resumeFrom;
       const [first] = batch;
       if (first) {
         output.write(batch.length > 1 ? Buffer.concat(batch, length) : first);
@@ -185,47 +232,47 @@ async function send(
   }
 }
 
-/** Returns those events of a transaction that a user may read, as bytes that connections share. */
+/** Returns those events of a transaction that a user may read; connections share them. */
 function encode(
   source: Source,
   item: Transaction | Reset,
   reader: Actor,
-): Uint8Array {
+): Events {
   const { mutations } = item;
-  if (mutations === undefined) return Buffer.from(resetOf(source, item.seq));
+  if (mutations === undefined) return resetOf(source, reader, item.seq);
   const { encoded } = source;
   const byRole = encoded.get(item) ??
-    new Map<Grants, Map<number, Uint8Array>>();
-  const byUser = byRole.get(reader.grants) ?? new Map<number, Uint8Array>();
+    new Map<Grants, Map<number, Events>>();
+  const byUser = byRole.get(reader.grants) ?? new Map<number, Events>();
   const cached = byUser.get(0) ?? byUser.get(reader.id);
   if (cached !== undefined) return cached;
-  const bytes = Buffer.from(textOf(source, item, reader));
+  const events = eventsOf(source, item, reader);
   const isPrivate = mutations.some(([, name]) =>
     source.collections.get(name)?.private
   );
-  byUser.set(isPrivate ? reader.id : 0, bytes);
+  byUser.set(isPrivate ? reader.id : 0, events);
   encoded.set(item, byRole.set(reader.grants, byUser));
-  return bytes;
+  return events;
 }
 
-function resetOf({ store }: Source, seq: number): string {
-  return `id: ${toEventId(store, seq)}\nevent: reset\ndata: {}\n\n`;
+function resetOf(source: Source, reader: Actor, seq: number): Events {
+  const id = resumeId(source, reader, seq);
+  return { id, bytes: Buffer.from(`id: ${id}\nevent: reset\ndata: {}\n\n`) };
 }
 
-function textOf(
+function eventsOf(
   source: Source,
   item: Transaction,
   reader: Actor,
-): string {
+): Events {
   const events = item.mutations.map((each) => eventOf(source, each, reader))
     .filter((event) => event !== "");
-  if (events.includes(undefined)) return resetOf(source, item.seq);
+  if (events.includes(undefined)) return resetOf(source, reader, item.seq);
+  const id = toEventId(source.store, item.seq);
   // Resuming from any event but the last would miss those after it.
   const last = events.pop();
-  if (last !== undefined) {
-    events.push(`id: ${toEventId(source.store, item.seq)}\n${last}`);
-  }
-  return events.join("");
+  if (last !== undefined) events.push(`id: ${id}\n${last}`);
+  return { id, bytes: Buffer.from(events.join("")) };
 }
 
 /**
@@ -275,16 +322,18 @@ function disconnect(client: Client): void {
 }
 
 /** Returns a comment with the id of the last change, which the client may not have been sent. */
-function heartbeatComment({ store }: Source, { seq }: Client): string {
-  return seq < 0 ? ":\n\n" : `:\nid: ${toEventId(store, seq)}\n\n`;
+function heartbeatComment({ id }: Client): string {
+  return id ? `:\nid: ${id}\n\n` : ":\n\n";
 }
 
-/** Notes the deletions in a table that may still be rolled back, and those that are. */
-function followDeletions(source: Source, table: Table): void {
-  const { deletions, store } = source;
+/** Notes the last changes of a collection, the deletions that may still be rolled back, and those that are. */
+function followChanges(source: Source, { collection, table }: Records): void {
+  const { deletions, lastSeqs, store } = source;
   table.listeners.add((before, after) => {
-    const id = (before ?? after)?.document.id;
-    const key = `${table.name}/${id}`;
+    const { document } = after ?? before ?? {};
+    if (document === undefined) return;
+    lastSeqs.set(ownerOf(collection, document), table.lastSeq);
+    const key = `${table.name}/${document.id}`;
     if (after !== undefined) {
       // An earlier version is back.
       if (before === undefined && deletions.get(key)?.hasHidden) {
@@ -312,17 +361,17 @@ export const feature: Feature = {
     });
     let lastTurn = Promise.resolve();
     const nextTurn = () => lastTurn = lastTurn.then(() => nextTick());
-    const encoded: Encoded = new WeakMap();
-    const deletions: Source["deletions"] = new Map();
-    const source = {
+    const source: Source = {
       ...api,
       feed,
-      encoded,
+      encoded: new WeakMap(),
       nextTurn,
-      deletions,
+      deletions: new Map(),
       rollbacks: 0,
+      openedAt: api.store.seq,
+      lastSeqs: new Map(),
     };
-    for (const { table } of api.served) followDeletions(source, table);
+    for (const each of api.served) followChanges(source, each);
     const GET: Operation = {
       access: api.declaration.roles.lowest,
       produces: ["text/event-stream"],
@@ -336,18 +385,9 @@ export const feature: Feature = {
       },
       run: (context) => {
         const id = context.headers["last-event-id"];
-        if (id === undefined) {
-          return follow(source, context, positionOf(api.store));
-        }
-        const seq = parseEventId(api.store, String(id));
-        // Records from before the last change of the declaration may not fit
-        // it, and its own number precedes the history that this server began.
-        const { lastSeq } = api.store.table(declarationTable);
-        const isOutdated = seq <= lastSeq && lastSeq > 1;
-        return context.afterWaiting(
-          feed.find(isOutdated ? -1 : seq),
-          (from) => follow(source, context, from),
-        );
+        return id === undefined
+          ? follow(source, context, positionOf(api.store))
+          : resume(source, context, String(id));
       },
     };
     api.add("events", { methods: { GET } }, "events_url");

@@ -14,6 +14,7 @@ import {
   removeFolder,
   run,
   type Server,
+  signInNew,
   start,
   temporaryFolder,
 } from "../../harness.ts";
@@ -25,6 +26,10 @@ const declaration = (properties: string) => `
       name: "books", singular: "book",
       access: { read: "anyone", write: "member", delete: "member" },
       properties: { title: string({ maxLength: 20 }) ${properties} },
+    }), collection({
+      name: "notes", singular: "note", private: true,
+      access: { read: "member", write: "member", delete: "member" },
+      properties: { text: string({ maxLength: 20 }) },
     })],
   });`;
 
@@ -189,3 +194,63 @@ test("an id that was lost is a reset: a repair", {
     await removeFolder(folder);
   }
 });
+
+test(
+  "the id with which a stream begins is one to resume from, in a new folder, a backup and a copy",
+  {
+    skip: lacks("events"),
+  },
+  async () => {
+    const own = await temporaryFolder();
+    const file = join(own, `books${extname(import.meta.filename)}`);
+    const args = ["--collections", file];
+    await writeFile(file, declaration(""));
+    const [first, backup, copy] = ["first", "backup", "copy"]
+      .map((name) => join(own, name));
+    assert.ok(first && backup && copy);
+    let count = 0;
+    try {
+      for (const folder of [first, backup, copy]) {
+        const server = await start({ folder, args });
+        try {
+          const token = await server.signIn();
+          const kim = folder === first
+            ? await signInNew(server, {
+              token,
+              username: "kim",
+              role: "member",
+            })
+            : await server.signIn("kim");
+          for (const reader of [kim, token]) {
+            let id: string | undefined;
+            for (let round = 0; round < 3; round++) {
+              const follower = await follow(server.port, reader, id);
+              await follower.until(() => /^id: .*\n/m.test(follower.text));
+              follower.cut();
+              assert.doesNotMatch(follower.text, /reset/);
+              id = follower.lastEventId;
+            }
+            const follower = await follow(server.port, reader, id);
+            await create(server, token, `Faust ${++count}`);
+            assert.equal((await follower.next()).type, "books.created");
+            follower.cut();
+          }
+          await server.end();
+        } finally {
+          await server.stop();
+        }
+        const words: readonly string[] = [
+          "backup",
+          backup,
+          "--data-dir",
+          folder,
+          ...args,
+        ];
+        if (folder === first) assert.equal((await run(words)).code, 0);
+        if (folder === backup) await cp(folder, copy, { recursive: true });
+      }
+    } finally {
+      await removeFolder(own);
+    }
+  },
+);

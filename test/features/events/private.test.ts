@@ -15,6 +15,7 @@ import { notes, startNotes } from "../../library.ts";
 import { toEventId } from "../../../src/features/events/history.ts";
 import { follow } from "../../follower.ts";
 import { commit } from "../../commit.ts";
+import { beginHistory, maxHistories } from "../../../src/api/own-tables.ts";
 
 describe("private records", () => {
   test("are sent in events to their owner and the highest role alone", async (t) => {
@@ -126,6 +127,90 @@ describe("private records", () => {
       assert.doesNotMatch(again.text, /secret/);
       assert.equal(parseInt(quiet.lastEventId), seq);
       for (const each of [first, quiet, again]) each.cut();
+    },
+  );
+
+  test(
+    "of others are told neither by the id of a reset nor by which ids are one",
+    async (t) => {
+      const { send, join, port, ada, store } = await startNotes(t);
+      const cy = await join("cy");
+      const current = toEventId(store, store.seq);
+      const ids = [undefined, "x", "0-00"].concat(
+        [0, 1, 2, 9].map((more) =>
+          current.replace(/\d+/, (seq) => String(Number(seq) + more))
+        ),
+      );
+      const texts = () =>
+        Promise.all(ids.map(async (id) => {
+          const feed = await follow(port, cy, id);
+          await feed.until(() => /^id: .*\n(.+\n)*\n/m.test(feed.text));
+          feed.cut();
+          return feed.text;
+        }));
+      const before = await texts();
+      const intervals = t.mock.method(globalThis, "setInterval");
+      const feed = await follow(port, cy, "x");
+      const { id } = await feed.next();
+      const heartbeat = intervals.mock.calls
+        .find(({ arguments: [, ms] }) => ms === 15_000);
+      for (const text of ["1", "2"]) {
+        await send("POST", "notes", { book_id: 1, text }, ada);
+      }
+      assert.deepEqual(await texts(), before);
+      assert.equal(before.filter((text) => text.includes("reset")).length, 2);
+      const { length } = feed.text;
+      heartbeat?.arguments[0]();
+      await feed.until(() => feed.text.length > length);
+      assert.equal(feed.text.slice(length), `:\nid: ${id}\n\n`);
+      feed.cut();
+    },
+  );
+
+  test(
+    "of others cause no reset, however many: the logs and histories that a user needs are those with a change for them",
+    async (t) => {
+      const { send, port, ada, bob, store } = await startNotes(t);
+      const fill = async () => {
+        for (const text of ["1", "2", "3"]) {
+          await send("POST", "notes", { book_id: 1, text }, ada);
+          await store.checkpoint();
+        }
+      };
+      /** Opens a stream until it has sent an id, makes a change, and returns the first event. */
+      const eventAfter = async (id?: string, change = async () => {}) => {
+        const feed = await follow(port, bob, id);
+        await feed.until(() => /^id: .*\n/m.test(feed.text));
+        await change();
+        const { type } = await feed.next();
+        feed.cut();
+        return { type, id: feed.lastEventId };
+      };
+      const create = () => send("POST", "books", { title: "B" }).then(() => {});
+      const begin = async () => {
+        const feed = await follow(port, bob);
+        await feed.until(() => feed.lastEventId !== "");
+        feed.cut();
+        return feed.lastEventId;
+      };
+      const first = await begin();
+      await fill();
+      const created = await eventAfter(first, create);
+      assert.equal(created.type, "books.created");
+      await send("DELETE", "notes/2", undefined, bob);
+      await send("POST", "notes", { book_id: 1, text: "4" }, ada);
+      const deleted = await eventAfter(created.id);
+      assert.equal(deleted.type, "notes.deleted");
+      await fill();
+      const reset = await eventAfter(first);
+      assert.equal(reset.type, "reset");
+      await fill();
+      const resumed = await eventAfter(reset.id, create);
+      assert.equal(resumed.type, "books.created");
+      // The history of Bob's last change is forgotten.
+      for (let each = 0; each < maxHistories; each++) await beginHistory(store);
+      const last = await eventAfter(await begin(), create);
+      assert.equal(last.type, "books.created");
     },
   );
 
