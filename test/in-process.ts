@@ -166,14 +166,14 @@ type Listener = NodeJS.SignalsListener;
  */
 function enter(values: Readonly<Record<string, unknown>>) {
   const { exitCode } = process;
-  const { console } = globalThis;
+  const methods = { ...console };
   const mask = process.umask();
   const before = signals.map((signal) => process.listeners(signal));
   const restore = replaceProperties(values);
   return (): readonly Listener[] => {
     restore();
     process.exitCode = exitCode;
-    globalThis.console = console; // a declaration file gets another one
+    Object.assign(console, methods); // a declaration file gets others
     process.umask(mask);
     const added = signals.map((signal, index) => {
       const listeners = process.listeners(signal) as Listener[];

@@ -66,6 +66,12 @@ export function loadSeed(
   const fail = (name: string, index: number, reasons: string): never => {
     throw new ApiError(42200, `${name}[${index}] in the seed: ${reasons}`);
   };
+  const users = store.table("users");
+  const hasAdmin = users.count("username", "admin") +
+      users.count("role", declaration.roles.highest) > 0;
+  // The first admin is created after the seed.
+  const isThere = (id: number) =>
+    users.get(id) !== undefined || !hasAdmin && id === users.lastId + 1;
   const references: (() => void)[] = [];
   const seq = store.transact(0, (apply) => {
     for (const [name, records] of all) {
@@ -81,7 +87,8 @@ export function loadSeed(
             fail(name, index, `"${of}" is ${id}, which does not exist.`);
           }) > 0;
         try {
-          const document = buildSeedRecord(records, body, defersCheck);
+          const options = { defersCheck, isThere };
+          const document = buildSeedRecord(records, body, options);
           apply(records.putMutation(document));
         } catch (error) {
           const isCheck = errorCode(error) === "rule"; // that throws
@@ -103,7 +110,9 @@ export function loadSeed(
 function buildSeedRecord(
   records: Records,
   body: unknown,
-  defersCheck: ValidationContext["defersCheck"],
+  { defersCheck, isThere }: Pick<ValidationContext, "defersCheck"> & {
+    readonly isThere: (user: number) => boolean;
+  },
 ): Document {
   if (!isObject(body)) throw new ApiError(42200, "It is not an object.");
   const id = body["id"] ?? records.nextId();
@@ -113,10 +122,6 @@ function buildSeedRecord(
   if (records.table.get(id)) {
     throw new ApiError(42200, `"id" ${id} is already in use.`);
   }
-  const users = records.store.table("users");
-  // The first admin is created after the seed.
-  const isThere = (id: number) =>
-    users.get(id) !== undefined || users.size === 0 && id === users.lastId + 1;
   return records.buildRecord(body, {
     caller: localOperator,
     owner: ownerOfImported(records, body, localOperator, isThere),

@@ -136,10 +136,11 @@ export function explain(error: unknown): string {
   if (error instanceof CommandError && cause !== error) {
     return `${text}: ${listenErrors[errorCode(cause)] ?? errorText(cause)}`;
   }
-  const { address, path = address } = Object(cause); // or of a socket that locks a folder
+  // Of a socket that locks a folder, or the name that a file should get.
+  const { address, path = address, dest = path } = Object(cause);
   const reason = fileErrors[errorCode(cause)];
-  return reason && path
-    ? text.replace(errorText(cause), `${path}: ${reason}`)
+  return reason && dest
+    ? text.replace(errorText(cause), `${dest}: ${reason}`)
     : text;
 }
 

@@ -37,7 +37,7 @@ export function checkContentType(
       "A Content-Range is not supported: send the complete body without it.",
     );
   }
-  if (!/^(?:identity)?$/i.test(coding)) {
+  if (/[^ \t,]/.test(coding.replace(/\bidentity\b/gi, ""))) {
     throw new ApiError(
       41500,
       "The body must not have a Content-Encoding other than identity.",

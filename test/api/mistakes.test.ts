@@ -329,6 +329,15 @@ const collections: Readonly<
         new RegExp(`^${name}: properties is .*: it must be a plain object$`)
       ),
   ],
+  "more properties than a body has names": [
+    [declare(
+      "books",
+      Object.fromEntries(
+        Array.from({ length: 401 }, (_, at) => [`p${at}`, date()]),
+      ),
+    )],
+    [/^books: it has 401 properties: at most 400 are allowed$/],
+  ],
   "malformed and reserved names": [
     [
       "Books",

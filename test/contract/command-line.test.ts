@@ -931,6 +931,33 @@ describe("the command line", { concurrency: 3 }, () => {
     assert.deepEqual([listed.code, listed.lines], [0, []]);
   });
 
+  test("a seed names the records of the first admin, also beside other users", async (t) => {
+    const folder = await folderFor(t);
+    const file = join(folder, "notes.mjs");
+    const seeds = join(folder, "seed.json");
+    const access = '{ read: "viewer", write: "viewer", delete: "viewer" }';
+    await writeFile(
+      file,
+      `export default ({ collection, string }) => ({ collections: [collection({
+        name: "notes", singular: "note", private: true, access: ${access},
+        properties: { text: string({ maxLength: 9 }) } })] });`,
+    );
+    const notes = [1, 2, 3].map((owner_id) => ({ text: "a", owner_id }));
+    await writeFile(seeds, JSON.stringify({ notes }));
+    const env = { COLLECTIONS: file, DATA_DIR: join(folder, "store") };
+    const input = password;
+    const added = await runHere(["user", "add", "kim"], { env, input });
+    assert.equal(added.code, 0, added.stderr);
+    const server = await serverHereFor(t, {
+      folder: env.DATA_DIR,
+      args: ["--seed", seeds],
+      env,
+    });
+    const token = await server.signIn();
+    const { body } = await server.request("GET", "/v1/notes", { token });
+    assert.deepEqual(body.map(({ owner_id }) => owner_id), [1, 2, null]);
+  });
+
   test("SEED names the sample records as --seed does, and LOG=silent prints only where the server listens", async (t) => {
     const file = join(await folderFor(t), "seed.json");
     await writeFile(file, JSON.stringify(seed));

@@ -547,6 +547,7 @@ describe("a body", () => {
       ["application/json", valid, { "content-encoding": "identity" }],
       ["application/json", valid, { "content-encoding": "Identity" }],
       ["application/json", valid, { "content-encoding": "" }],
+      ["application/json", valid, { "content-encoding": ", identity," }],
       ["application/json", valid.padEnd(limit), {}],
       ["application/json", ` \r\n\t${valid}\n`, {}],
     ] as const

@@ -26,7 +26,7 @@ import { isClass } from "./shape.ts";
 export async function loadFile(file: string): Promise<ApiDeclaration> {
   let mistakes: readonly string[];
   // What it prints must not be in an export or in the log.
-  globalThis.console = new Console(process.stderr);
+  Object.assign(console, new Console(process.stderr));
   try {
     if (!/\.[cm]?[jt]s$/.test(file)) {
       throw new UsageError("it must be a .js, .mjs or .ts file");

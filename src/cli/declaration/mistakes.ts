@@ -97,6 +97,9 @@ interface Context {
   readonly names: readonly string[];
 }
 
+/** The most properties of a collection: what is read can be sent back, and a body has at most 1,000 names. */
+const maxProperties = 400;
+
 /** Returns the mistakes in a collection, except those in its references. */
 function mistakesInCollection(
   declaration: CollectionDeclaration,
@@ -120,7 +123,13 @@ function mistakesInCollection(
     ? [...reservedPropertyNames, ownerProperty.name]
     : reservedPropertyNames;
   const accessShape = { read: level, write: level, delete: level };
+  const many = names.length > maxProperties
+    ? [
+      `it has ${names.length} properties: at most ${maxProperties} are allowed`,
+    ]
+    : [];
   return [
+    ...at(place, many),
     ...at(place, mistakesIn("collection", declaration, shape, requiredOptions)),
     ...(isObject(access)
       ? at(

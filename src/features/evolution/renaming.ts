@@ -44,9 +44,7 @@ export function rememberDeclaration(
   const rename = (name: string, given: string | undefined) => {
     const { names, newNames } = remembered;
     const latest = names.has(name) ? undefined : newNames.get(name);
-    const isKnown = given && (names.has(given) || isStored(given, store));
-    // A hint may be older than another renaming.
-    const hint = given && !isKnown ? newNames.get(given) ?? given : given;
+    const hint = given && presentName(given, remembered, store);
     // The name under which its data is stored.
     const former = [hint, latest].find((each) =>
       each !== undefined && !loaded.has(each) &&
@@ -81,9 +79,13 @@ export function rememberDeclaration(
     const owner = `${of}.${ownerProperty.name}`;
     const property = remembered.newNames.get(owner) ?? "";
     if (!isPrivateNow || !remembered.owners.has(property)) continue;
-    rename(owner, property); // back from the property that kept the owners
+    if (loaded.has(property) && isStored(property, store)) {
+      throw new KeptOwnersError(owner, property);
+    }
+    rename(owner, property);
     remembered.owners.delete(owner);
-    remembered.names.delete(owner);
+    remembered.names.delete(owner); // it is no declared property
+    forgetStrangers(of, store, apply);
   }
   remembered = rememberOwners(remembered, loaded, store);
   const after = documentOf(remembered, loaded, renamings);
@@ -91,6 +93,30 @@ export function rememberDeclaration(
   apply(["put", declarationTable, after]);
   if (before) logDifferences(remembered.names, loaded, log);
   return true;
+}
+
+/** Returns the present name of what a declaration calls by a former one, which may be older than another renaming. */
+function presentName(
+  former: string,
+  { names, newNames }: Remembered,
+  store: OpenedDeclaration["store"],
+): string {
+  const isPresent = names.has(former) || isStored(former, store);
+  return isPresent ? former : newNames.get(former) ?? former;
+}
+
+/** Empties the owners who are no users: clients could write anything into the property that kept them. */
+function forgetStrangers(
+  of: string,
+  store: OpenedDeclaration["store"],
+  apply: OpenedDeclaration["apply"],
+): void {
+  const users = store.table("users");
+  for (const { document } of store.table(of).frozen()) {
+    const { owner_id: id = null } = document;
+    if (id === null || typeof id === "number" && users.get(id)) continue;
+    apply(["put", of, { ...document, owner_id: null }]);
+  }
 }
 
 /** Returns the document that remembers a declaration, and what was renamed. */
@@ -192,6 +218,16 @@ class OwnerError extends CommandError {
         "Give the property another name while the collection is not private " +
         `(renamed: "${ownerProperty.name}" keeps the values), or delete them: start with ` +
         `neither the property nor private: true, and run "zoo-api prune ${owner}"`,
+    );
+  }
+}
+
+/** A collection that is private again, while the property that kept the owners is still declared. */
+class KeptOwnersError extends CommandError {
+  constructor(owner: string, property: string) {
+    super(
+      `${property} has the values of ${owner}, which is needed for the owners of private records; nothing was changed. ` +
+        `Leave ${property} out, and they are the owners again`,
     );
   }
 }

@@ -58,6 +58,8 @@ export interface Progress {
   readonly rejected: number;
   /** The records that it has created with the ids that their lines name, by the names of its collections; undefined if an earlier version began it. A record that got the next id is not what another line means by that. */
   readonly created?: Readonly<Record<string, Ids>>;
+  /** The last id that it has used, whether or not a line names it. */
+  readonly usedId?: number;
   /** The errors of the first rejected lines. */
   readonly errors: readonly RejectedLine[];
 }
@@ -127,18 +129,17 @@ export function importBatch(
     readonly hasParts: boolean;
   },
 ): { readonly progress: Progress; readonly awaited: readonly AwaitedItem[] } {
-  const { isLast = false } = progress;
-  const { name } = target.records.collection;
+  const { isLast = false, created } = progress;
+  const { collection: { name }, table } = target.records;
   const maxBytes = maxLineBytes(target.records);
   const place = target.hasParts ? { collection: name } : {};
   let { byte, line, imported, rejected, errors } = progress;
-  let { hasLate = false } = progress;
+  let { hasLate = false, usedId = 0 } = progress;
   const awaited: AwaitedItem[] = [];
-  const ids = [...progress.created?.[name] ?? []];
-  const knowsAll = progress.created !== undefined || progress.lines === 0;
+  const ids = [...created?.[name] ?? []];
+  const knowsAll = created !== undefined || progress.lines === 0;
   const isCreated = (of: string, id: number) =>
-    !knowsAll ||
-    includesId(of === name ? ids : progress.created?.[of] ?? [], id);
+    !knowsAll || includesId(of === name ? ids : created?.[of] ?? [], id);
   let used = 0;
   const deadline = performance.now() + maxBatchMs;
   for (const { bytes, end } of pending) {
@@ -148,14 +149,15 @@ export function importBatch(
     const isTooLong = end - byte > maxBytes; // the beginning is missing
     byte = end;
     if (!isTooLong && bytes.every(isBlank)) continue;
-    const { lastId } = target.records.table;
+    const { lastId } = table;
     const result = isTooLong
       ? (isLast ? {} : { errors: [lineTooLong(maxBytes)] })
       : importLine(bytes, { ...target, isCreated }, isLast);
     const { record, references, updated, errors: found } = result;
     if (record !== undefined) {
       imported++;
-      if (record > 0) addId(ids, record, lastId);
+      if (record > 0) addId(ids, record, { lastId, usedId });
+      usedId = table.lastId;
       if (references) {
         const item = [record, line, references] as const;
         awaited.push(updated === undefined ? item : [...item, updated]);
@@ -169,12 +171,12 @@ export function importBatch(
     if (rejected >= maxRejectedLines) break;
   }
   pending.splice(0, used);
-  const lines = imported + rejected;
   return {
     progress: {
       ...progress,
-      ...{ byte, line, lines, imported, rejected, errors, hasLate },
-      ...(knowsAll && { created: { ...progress.created, [name]: ids } }),
+      ...{ byte, line, imported, rejected, errors, hasLate, usedId },
+      lines: imported + rejected,
+      ...(knowsAll && { created: { ...created, [name]: ids } }),
     },
     awaited,
   };
@@ -182,16 +184,22 @@ export function importBatch(
 
 /**
  * Adds an id to ranges. If none was given since their last one, up to `lastId`,
- * they include the ids in between: nobody has them, or ever gets them.
+ * they include the ids in between: nobody has them, or ever gets them. With very
+ * many ranges, they include the ids of lines that name none.
  */
 function addId(
   ids: (readonly [number, number])[],
   id: number,
-  lastId: number,
+  { lastId, usedId }: {
+    readonly lastId: number;
+    readonly usedId: number;
+  },
 ): void {
-  const [first, last] = ids.at(-1) ?? [];
-  if (first !== undefined && last === lastId) ids[ids.length - 1] = [first, id];
-  else if (ids.length < maxRanges) ids.push([id, id]);
+  const [first = id, last = usedId] = ids.at(-1) ?? [];
+  const isFull = ids.length === maxRanges;
+  if (last === lastId && ids.length > 0 || isFull && usedId === lastId) {
+    ids[ids.length - 1] = [first, id];
+  } else if (!isFull) ids.push([id, id]);
 }
 
 /** Returns whether an id is in one of the ranges. */

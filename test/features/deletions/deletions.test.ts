@@ -492,6 +492,37 @@ test("who gets more rights while it works deletes no more than they asked for", 
   );
 });
 
+test("of one record, however many refer to it, needs no right to read", async (t) => {
+  const access = { read: "admin", write: "keeper", delete: "keeper" };
+  const app = await startLibrary({
+    declaration: apiOf(
+      ["shelves", "books"].map((name) =>
+        collection({
+          name,
+          singular: name === "books" ? "book" : "shelf",
+          access,
+          properties: name === "books"
+            ? { shelf_id: reference("shelves") }
+            : { title: string({ maxLength: 9 }) },
+        })
+      ),
+    ),
+  });
+  t.after(() => app.stop());
+  const keeper = await app.join("kim", "keeper");
+  await commit(app.store, [
+    ["put", "shelves", { id: 1, title: "a", ...times }],
+    ...Array.from({ length: 2500 }, (_, at): Mutation => [
+      "put",
+      "books",
+      { id: at + 1, shelf_id: 1, ...times },
+    ]),
+  ], 0);
+  const task = await remove(app, "shelves/1?cascade=true", keeper);
+  assert.deepEqual([task["status"], task["cascaded"]], ["succeeded", 2500]);
+  assertError(await app.send("DELETE", "books?id=1", undefined, keeper), 40300);
+});
+
 test("who loses a right while it works is told that it has not ended", async (t) => {
   const app = await startLibrary({ declaration: notes });
   t.after(() => app.stop());

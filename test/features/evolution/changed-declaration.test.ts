@@ -556,7 +556,7 @@ test("no value of a declared owner_id is taken for the owner of a record, nor th
 });
 
 test("the owners of private records come back from the property that kept them, and other values do not become owners", async (t) => {
-  const { serve } = await library(t);
+  const { serve, refused } = await library(t);
   const notes = (name: string, more: string, isPrivate = false) =>
     `collection({ name: "${name}", singular: "note", private: ${isPrivate},
       access: { read: "keeper", write: "keeper", delete: "keeper" },
@@ -601,6 +601,18 @@ test("the owners of private records come back from the property that kept them, 
     ),
     [[null], [1], [1], [1], [1], [1], [1]],
   );
+  // It cannot be both; and who is no user, or not yet, owns nothing.
+  const kept = await serve(plain + holder("owner_id"));
+  const writer = await kept.signIn();
+  const strange = { text: "b", holder: 2 };
+  await kept.request("POST", "/v1/notes", { token: writer, json: strange });
+  await kept.end();
+  const both = notes("notes", "", true) + "holder: optional(integer()) } }),";
+  assert.match(
+    await refused(both),
+    /notes\.holder has the values of notes\.owner_id, .* Leave notes\.holder out/,
+  );
+  assert.deepEqual(await through(owned), [[1, null]]);
   // What was declared as a property is no owner, whatever its name was meanwhile.
   const { serve: serveOther } = await library(t);
   const declared = `${plain} owner_id: optional(integer()) } }),`;

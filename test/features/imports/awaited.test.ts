@@ -231,6 +231,26 @@ test("a record that somebody else creates meanwhile is none of an import with ve
   ]);
 });
 
+test("an import in which lines with and without ids take turns knows all its records, however many turns", async (t) => {
+  const { ids, ...app } = await startRings(t);
+  const { token } = app;
+  const turns = 1500;
+  const raw = toLines(
+    Array.from({ length: turns }, (_, at) => [
+      // The next line that names an id has two more.
+      {
+        id: 2 * at + 1,
+        name: "end",
+        next_id: at + 1 < turns ? 2 * at + 3 : null,
+      },
+      { name: "end" },
+    ]).flat(),
+  );
+  const task = await importLines(app, "/v1/rings", { token, raw });
+  assert.deepEqual([task.imported, task.rejected], [2 * turns, 0]);
+  assert.equal(ids("rings").length, 2 * turns);
+});
+
 test("two imports at once: what the first creates was there before the second", async (t) => {
   const { ids, ...app } = await startRings(t);
   const { token } = app;
