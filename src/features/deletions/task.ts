@@ -262,6 +262,8 @@ function deleteSome(
           current = counted(context, current, mutations, Number(isRoot));
         }
       } catch (error) {
+        // Very many refer to it by now: it is planned anew.
+        if (isRoot && error instanceof TooManyChanges) break;
         const refused = withRejected(current, planned.id, error);
         if (isRoot) current = refused;
       }

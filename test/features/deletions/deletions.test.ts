@@ -360,6 +360,26 @@ describe("a large cascade", () => {
     assert.deepEqual(ids("pages"), [3000]); // of that book
   });
 
+  test("of one record also deletes very many that refer to it since it has begun", async (t) => {
+    const app = await startFull(3000, 3000);
+    t.after(() => app.stop());
+    const { store, token } = app;
+    const url = await beginLarge(app, "/v1/shelves/1?cascade=true");
+    const book = { title: "new", shelf_id: 1, last_shelf_id: null, ...times };
+    await commit(
+      store,
+      Array.from({ length: 2500 }, (_, at): Mutation => [
+        "put",
+        "books",
+        { ...book, id: 4000 + at },
+      ]),
+      0,
+    );
+    const task = await taskWhen(app, { url, token, until: ended });
+    assert.deepEqual([task["deleted"], task["rejected"]], [1, 0]);
+    assert.equal(store.table("books").size, 1);
+  });
+
   test("ends when its record is changed so that it does not match", async (t) => {
     const app = await startFull(3000, 3000);
     t.after(() => app.stop());
