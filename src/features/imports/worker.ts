@@ -4,9 +4,9 @@
  * after a crash it resumes after the last durable batch, and each line is
  * imported exactly once.
  *
- * While the disk or the memory is full it retries until there is space. On a read-only store
- * it stops until the next start. A task fails if its user has lost the right
- * to write.
+ * While the disk or the memory is full it retries until there is space. On a
+ * read-only store it stops until the next start. A task fails if its user has
+ * lost a right that the request had.
  */
 
 import { performance } from "node:perf_hooks";
