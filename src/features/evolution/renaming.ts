@@ -83,7 +83,7 @@ export function rememberDeclaration(
       throw new KeptOwnersError(owner, property);
     }
     rename(owner, property);
-    remembered.owners.delete(owner);
+    for (const each of [owner, property]) remembered.owners.delete(each);
     remembered.names.delete(owner); // it is no declared property
     forgetStrangers(of, store, apply);
   }

@@ -156,8 +156,7 @@ export function importBatch(
     const { record, references, updated, errors: found } = result;
     if (record !== undefined) {
       imported++;
-      if (record > 0) addId(ids, record, { lastId, usedId });
-      usedId = table.lastId;
+      usedId = addId(ids, record, { lastId, usedId, newId: table.lastId });
       if (references) {
         const item = [record, line, references] as const;
         awaited.push(updated === undefined ? item : [...item, updated]);
@@ -183,23 +182,26 @@ export function importBatch(
 }
 
 /**
- * Adds an id to ranges. If none was given since their last one, up to `lastId`,
- * they include the ids in between: nobody has them, or ever gets them. With very
- * many ranges, they include the ids of lines that name none.
+ * Adds the id that a line names, 0 if it names none, to ranges. If no id was given
+ * since their last one, up to `lastId`, they include the ids in between: nobody
+ * has them, or ever gets them. Once there are very many ranges, the last one
+ * includes the ids of lines that name none, and ends at those of others.
+ *
+ * @returns the last id that the import has used, as far as the ranges go
  */
 function addId(
   ids: (readonly [number, number])[],
   id: number,
-  { lastId, usedId }: {
-    readonly lastId: number;
-    readonly usedId: number;
-  },
-): void {
-  const [first = id, last = usedId] = ids.at(-1) ?? [];
+  { lastId, usedId, newId }: Readonly<
+    Record<"lastId" | "usedId" | "newId", number>
+  >,
+): number {
+  const [first = id, last] = ids.at(-1) ?? [];
   const isFull = ids.length === maxRanges;
-  if (last === lastId && ids.length > 0 || isFull && usedId === lastId) {
-    ids[ids.length - 1] = [first, id];
-  } else if (!isFull) ids.push([id, id]);
+  if (isFull && usedId !== lastId) return usedId;
+  if (id > 0 && (isFull || last === lastId)) ids[ids.length - 1] = [first, id];
+  else if (id > 0) ids.push([id, id]);
+  return newId;
 }
 
 /** Returns whether an id is in one of the ranges. */

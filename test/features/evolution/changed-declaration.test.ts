@@ -613,6 +613,25 @@ test("the owners of private records come back from the property that kept them, 
     /notes\.holder has the values of notes\.owner_id, .* Leave notes\.holder out/,
   );
   assert.deepEqual(await through(owned), [[1, null]]);
+  // Once nothing is stored in it, the property is one as any other.
+  const empty = await serve(plain + holder("owner_id"));
+  const cleaner = await empty.signIn();
+  for (const id of [1, 2]) {
+    const gone = await empty.request("DELETE", `/v1/notes/${id}`, {
+      token: cleaner,
+    });
+    assert.equal(gone.status, 204, gone.text);
+  }
+  await empty.end();
+  const again = await serve(both);
+  const strangers = { text: "c", holder: 1 };
+  const made = await again.request("POST", "/v1/notes", {
+    token: await again.signIn(),
+    json: strangers,
+  });
+  assert.equal(made.status, 201, made.text);
+  await again.end();
+  assert.deepEqual(await through(owned), [[1]]);
   // What was declared as a property is no owner, whatever its name was meanwhile.
   const { serve: serveOther } = await library(t);
   const declared = `${plain} owner_id: optional(integer()) } }),`;

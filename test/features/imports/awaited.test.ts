@@ -1,11 +1,19 @@
 /** Records of an import that await others, under rules that such a record may break meanwhile. */
 
 import { strict as assert } from "node:assert";
+import { Buffer } from "node:buffer";
 import { cp, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { after, before, test, type TestContext } from "node:test";
 import { awaitedTable } from "../../../src/api/own-tables.ts";
+import { localOperator } from "../../../src/api/operator.ts";
+import { recordsOf } from "../../../src/api/records/local.ts";
+import {
+  importBatch,
+  includesId,
+  type Progress,
+} from "../../../src/features/imports/batch.ts";
 import { openStore } from "../../../src/store/store.ts";
 import { vocabulary } from "../../../src/cli/declaration/checked-vocabulary.ts";
 import { apiOf } from "../../collections.ts";
@@ -249,6 +257,43 @@ test("an import in which lines with and without ids take turns knows all its rec
   const task = await importLines(app, "/v1/rings", { token, raw });
   assert.deepEqual([task.imported, task.rejected], [2 * turns, 0]);
   assert.equal(ids("rings").length, 2 * turns);
+});
+
+test("an import that very many records of others interrupt takes none of these for its own", async (t) => {
+  const { store } = await startRings(t);
+  const records = recordsOf(store, rings, "rings");
+  const { table } = records;
+  let progress: Progress = {
+    ...{ byte: 0, line: 0, lines: 0, imported: 0, rejected: 0 },
+    errors: [],
+  };
+  const importLine = (id?: number) => {
+    const bytes = Buffer.from(JSON.stringify({ id, name: "end" }));
+    const place = { byte: 0, end: 0, line: 1, hasNewline: true };
+    store.transact(0, (apply) => {
+      ({ progress } = importBatch([{ bytes, ...place }], {
+        ...{ progress, records, apply, now: 0, given: {}, lastIds: {} },
+        ...{ caller: localOperator, isTrusted: true, hasParts: false },
+      }));
+    });
+  };
+  const others: number[] = [];
+  const createOther = () => {
+    const id = table.lastId + 1;
+    others.push(id);
+    store.apply([["put", "rings", { id, name: "end", next_id: null }]], 0);
+  };
+  for (let turn = 0; turn < 1005; turn++) {
+    importLine(table.lastId + 1);
+    createOther();
+  }
+  importLine();
+  importLine(table.lastId + 5);
+  importLine(table.lastId + 1);
+  const ids = progress.created?.["rings"] ?? [];
+  assert.equal(ids.length, 1000);
+  assert.deepEqual(others.filter((id) => includesId(ids, id)), []);
+  assert.equal(progress.imported, 1008);
 });
 
 test("two imports at once: what the first creates was there before the second", async (t) => {
