@@ -67,7 +67,8 @@ export interface EtcdParts {
 /** Throws if a write was refused although nothing has changed: it would be tried for ever. */
 function requireOther(head: string, found: KeyValue | undefined): void {
   if (String(found?.value ?? "") !== head) return;
-  throw etcdError("it refuses a write although nothing has changed");
+  const text = "it refuses a write although nothing has changed";
+  throw etcdError(text, "unreachable");
 }
 
 /** The state in memory, and the rounds that change it. */

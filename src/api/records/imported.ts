@@ -66,7 +66,7 @@ export function usersWithHashes(roles: Roles): Declaration {
  */
 export function importedValues(
   { id, created_at, updated_at }: Body,
-  latest = "9999-12-31",
+  latest = "9999-12-31T23:59:59.999Z",
 ): Partial<Document> {
   if (typeof id !== "number") return {};
   const created = parseTime(created_at);

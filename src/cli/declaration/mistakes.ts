@@ -97,8 +97,8 @@ interface Context {
   readonly names: readonly string[];
 }
 
-/** The most properties of a collection: what is read can be sent back, and a body has at most 1,000 names. */
-const maxProperties = 400;
+/** The most properties of a collection: what is read can be sent back, and a body has at most 1,000 names, of which the server adds some. */
+const maxProperties = 900;
 
 /** Returns the mistakes in a collection, except those in its references. */
 function mistakesInCollection(

@@ -22,7 +22,7 @@ interface Remembered {
   /** The rules that decide which records fit, as text, by name. */
   readonly names: Map<string, string>;
   /** The present names of what was renamed, by the former names. */
-  readonly newNames: ReadonlyMap<string, string>;
+  readonly newNames: Map<string, string>;
   /** The properties that hold the owners of formerly private records. */
   readonly owners: Set<string>;
 }
@@ -85,6 +85,7 @@ export function rememberDeclaration(
     rename(owner, property);
     for (const each of [owner, property]) remembered.owners.delete(each);
     remembered.names.delete(owner); // it is no declared property
+    remembered.newNames.delete(property);
     forgetStrangers(of, store, apply);
   }
   remembered = rememberOwners(remembered, loaded, store);

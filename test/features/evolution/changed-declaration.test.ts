@@ -613,6 +613,8 @@ test("the owners of private records come back from the property that kept them, 
     /notes\.holder has the values of notes\.owner_id, .* Leave notes\.holder out/,
   );
   assert.deepEqual(await through(owned), [[1, null]]);
+  // Afterwards the property is a new one.
+  await (await serve(both)).end();
   // Once nothing is stored in it, the property is one as any other.
   const empty = await serve(plain + holder("owner_id"));
   const cleaner = await empty.signIn();
