@@ -83,9 +83,7 @@ export function rememberDeclaration(
       throw new KeptOwnersError(owner, property);
     }
     rename(owner, property);
-    for (const each of [owner, property]) remembered.owners.delete(each);
-    remembered.names.delete(owner); // it is no declared property
-    remembered.newNames.delete(property);
+    forgetKept(remembered, owner, property);
     forgetStrangers(of, store, apply);
   }
   remembered = rememberOwners(remembered, loaded, store);
@@ -104,6 +102,17 @@ function presentName(
 ): string {
   const isPresent = names.has(former) || isStored(former, store);
   return isPresent ? former : newNames.get(former) ?? former;
+}
+
+/** Forgets which property kept the owners: they are back. */
+function forgetKept(
+  { names, newNames, owners }: Remembered,
+  owner: string,
+  property: string,
+): void {
+  for (const each of [owner, property]) owners.delete(each);
+  names.delete(owner); // it is no declared property
+  newNames.delete(property);
 }
 
 /** Empties the owners who are no users: clients could write anything into the property that kept them. */
