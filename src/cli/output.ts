@@ -136,11 +136,12 @@ export function explain(error: unknown): string {
   if (error instanceof CommandError && cause !== error) {
     return `${text}: ${listenErrors[errorCode(cause)] ?? errorText(cause)}`;
   }
-  // Of a socket that locks a folder, or the name that a file should get.
-  const { address, path = address, dest = path } = Object(cause);
-  const reason = fileErrors[errorCode(cause)];
-  return reason && dest
-    ? text.replace(errorText(cause), `${dest}: ${reason}`)
+  const { address, path = address, dest = path } = Object(cause); // or of a socket that locks a folder
+  const code = errorCode(cause);
+  const reason = fileErrors[code];
+  const place = code === "EISDIR" ? dest : path; // whose name a file should get
+  return reason && place
+    ? text.replace(errorText(cause), `${place}: ${reason}`)
     : text;
 }
 

@@ -58,8 +58,8 @@ async function userCommand(
       await print(`created user ${name}\n`);
       const { highest } = declaration.roles;
       const users = store.table("users");
-      const isFirst = users.count("username", "admin") > 0; // so no start creates it
-      if (isFirst && users.count("role", highest) === 0) {
+      const hasAdmin = users.count("username", "admin") > 0; // so no start creates it
+      if (hasAdmin && users.count("role", highest) === 0) {
         printErrors(
           `zoo-api: nobody has the role ${highest} yet: add a user with --role ${highest}`,
         );

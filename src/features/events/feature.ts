@@ -332,7 +332,10 @@ function followChanges(source: Source, { collection, table }: Records): void {
   table.listeners.add((before, after) => {
     const { document } = after ?? before ?? {};
     if (document === undefined) return;
-    lastSeqs.set(ownerOf(collection, document), table.lastSeq);
+    const owner = ownerOf(collection, document);
+    // A table that is loaded anew may have changed less recently than another.
+    const last = Math.max(lastSeqs.get(owner) ?? 0, table.lastSeq);
+    lastSeqs.set(owner, last);
     const key = `${table.name}/${document.id}`;
     if (after !== undefined) {
       // An earlier version is back.

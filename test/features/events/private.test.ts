@@ -15,6 +15,11 @@ import { notes, startNotes } from "../../library.ts";
 import { toEventId } from "../../../src/features/events/history.ts";
 import { follow } from "../../follower.ts";
 import { commit } from "../../commit.ts";
+import { restore, stateOf } from "../../../src/store/memory/exchange.ts";
+import {
+  getOrCreateTable,
+  type Tables,
+} from "../../../src/store/memory/table.ts";
 import { beginHistory, maxHistories } from "../../../src/api/own-tables.ts";
 
 describe("private records", () => {
@@ -305,6 +310,24 @@ describe("private records", () => {
       other.cut();
     },
   );
+});
+
+test("a collection that is loaded anew hides no change of another one", async (t) => {
+  const { send, port, ada, store } = await startNotes(t);
+  await send("POST", "marks", {}, ada);
+  const stream = await follow(port, ada);
+  await send("PATCH", "notes/1", { text: "one" }, ada);
+  const { id } = await stream.next();
+  stream.cut();
+  await send("PATCH", "notes/1", { text: "two" }, ada);
+  const marks = getOrCreateTable(store.tables as Tables, "marks");
+  restore(marks, stateOf(marks));
+  const again = await follow(port, ada, id);
+  await again.until(() =>
+    again.text.includes("two") || again.text.includes(": reset")
+  );
+  again.cut();
+  assert.match(again.text, /two/);
 });
 
 test("nothing is written to a stream that a stopping server has ended", async (t) => {
