@@ -116,6 +116,10 @@ class StoredKeys {
   readonly #table: Table;
   /** The bytes that the rows of each user take, and of all, under 0. */
   readonly #bytes = new Map<number, number>();
+  /** The time of the last request. */
+  #latest = 0;
+  /** The time of the first request after a day without any. */
+  #since = 0;
 
   constructor(api: Api) {
     this.#api = api;
@@ -129,6 +133,7 @@ class StoredKeys {
 
   #count(row: Row | undefined, sign: 1 | -1): void {
     if (row === undefined) return;
+    if (sign === 1) this.#latest = Number(row.document["at"] ?? 0);
     for (const each of [0, Number(row.document["by"])]) {
       const bytes = (this.#bytes.get(each) ?? 0) + sign * bytesOf(row);
       if (bytes === 0) this.#bytes.delete(each);
@@ -138,6 +143,8 @@ class StoredKeys {
 
   /** Returns the hash of the body of a key, a colon, and its record. */
   find({ by, key }: KeyedRequest): string | undefined {
+    const now = this.#api.now();
+    if (now > this.#latest + lifetimeMs) this.#since = now;
     const start = ` ${key}`;
     for (const row of this.#table.find("bucket", bucketOf(by, start))) {
       const text = textOf(row.document);
@@ -196,9 +203,10 @@ class StoredKeys {
     });
   }
 
+  /** Returns whether the last request of a row was so long ago. After a day without any the clock may have been set: those before have another day. */
   #isOlder({ document: { at, created_at } }: Row, ms: number): boolean {
     const time = Number(at ?? Date.parse(String(created_at)));
-    return time + ms <= this.#api.now();
+    return Math.max(time, this.#since) + ms <= this.#api.now();
   }
 }
 /**

@@ -55,10 +55,10 @@ export async function writeSpool(
     await writeAtomically(files, path, async (file) => {
       for await (const bytes of body) {
         hash.update(bytes);
-        const free = await files.free(folder) - bytes.length;
+        const free = await files.free(folder);
         const needed = store.fullDisk?.headroom ?? 0;
-        if (free < needed) {
-          throw noSpace(`only ${free} bytes would be left for all else`);
+        if (free < needed + bytes.length) {
+          throw noSpace(`only ${free} bytes are left for all else`);
         }
         await writeAll(file, bytes, offset);
         offset += bytes.length;

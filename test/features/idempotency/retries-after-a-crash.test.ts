@@ -149,18 +149,39 @@ describe("a key is valid", () => {
       for (const key of keys) {
         await post(application, await application.signIn("admin"), key);
       }
-      now += day - 1;
+      now += day / 2;
       let token = await application.signIn("admin");
+      assert.equal((await post(application, token, "between")).body.id, 6);
+      now += day / 2 - 1;
+      token = await application.signIn("admin");
       assert.equal((await post(application, token, "e")).body.id, 5);
       now += 1;
       token = await application.signIn("admin");
       // Responses of that day are still stored: the new one must count, not
       // these.
       const renewed = await post(application, token, "e");
-      assert.equal(renewed.body.id, 6);
+      assert.equal(renewed.body.id, 7);
       const again = await post(application, token, "e");
       assert.equal(again.text, renewed.text);
-      assert.equal(await count(application), 6);
+      assert.equal(await count(application), 7);
+    } finally {
+      await application.stop();
+    }
+  });
+
+  test("although the clock was set in between", async () => {
+    let now = 0; // of a machine that does not know the time when it starts
+    const application = await startApplication({ now: () => now });
+    try {
+      const send = async (key: string) =>
+        await post(application, await application.signIn("admin"), key);
+      const first = await send("a");
+      for (const time of [Date.now(), Date.now() + 3 * day, Date.now()]) {
+        now = time;
+        assert.equal((await send("a")).text, first.text);
+        await send(`at-${time}`); // of which each deletes what has expired
+        assert.equal((await send("a")).text, first.text);
+      }
     } finally {
       await application.stop();
     }

@@ -314,7 +314,7 @@ test("while the disk is full no body is written", async (t) => {
   await assert.rejects(spool(store, "x"), {
     code: "disk-full",
     message:
-      /^The disk is too full .*: only \d+ bytes would be left for all else\. Nothing was imported$/,
+      /^The disk is too full .*: only \d+ bytes are left for all else\. Nothing was imported$/,
   });
   assert.deepEqual(await spoolFiles(store), []);
 });
