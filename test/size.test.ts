@@ -15,9 +15,9 @@ const files = sourceFiles();
 const laterFeatures: ReadonlyMap<string, number> = new Map([
   ["aggregates", 2857],
   ["batches", 1600],
-  ["deletions", 7115],
+  ["deletions", 7298],
   ["expand", 1610],
-  ["static", 1665],
+  ["static", 1708],
 ]);
 
 /** How much less than the lowest number goes unnoticed. */
@@ -33,9 +33,9 @@ const isOf = (feature: string) => (path: string) =>
   path.startsWith(`features/${feature}/`);
 
 /**
- * The lowest numbers that were ever reached; the second one but for 7,800 tokens:
+ * The lowest numbers that were ever reached; the second one but for 10,300 tokens:
  * with 3,900 an import that ends in any way leaves no record half done, and a
- * repair gives no id twice; 3,000 mend what hostile readers found; and 900 are what
+ * repair gives no id twice; 5,500 mend what hostile readers found; and 900 are what
  * it takes to have in features what the kernel had: the marker, fast writes, and
  * what a server needs among strangers.
  */
@@ -44,10 +44,10 @@ const ratchets: readonly [
   lowest: number,
   isCounted: (path: string) => boolean,
 ][] = [
-  ["a server without features loads", 47_992, (path) => kernel.has(path)],
+  ["a server without features loads", 47_979, (path) => kernel.has(path)],
   [
     "everything but later features has",
-    166_274,
+    168_812,
     (path) => ![...laterFeatures.keys()].some((name) => isOf(name)(path)),
   ],
 ];
