@@ -89,7 +89,7 @@ export function removePasswordFile(folder: string): Promise<void> {
 /** Removes the file with the random password as soon as another password, or the deletion of that user, is durable. */
 export function removeChangedPassword(store: Store, folder: string): void {
   const users = store.table("users");
-  const [first] = users.find("username", "admin");
+  const [first] = users.find("username", "admin").concat(users.rows(0, 1)); // or renamed
   if (!first) return;
   const { id, password } = first.document;
   const removeIfChanged = () => {

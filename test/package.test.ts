@@ -193,5 +193,14 @@ describe("the package", () => {
         /^zoo-api: (?:init: name the file|no\/.*: there is no)/,
       );
     }
+    if (process.platform === "win32") return;
+    // The largest file may have no bytes at all.
+    const script = 'ulimit -f 0; exec "$0" "$@"';
+    const words = ["-c", script, process.execPath, program, "init", "five.js"];
+    await assert.rejects(runFile("sh", words, { cwd }), {
+      code: 1,
+      stderr: "zoo-api: cannot write five.js: EFBIG: file too large, write\n",
+    });
+    assert.ok(!(await readdir(cwd)).includes("five.js"));
   });
 });

@@ -67,7 +67,10 @@ async function userCommand(
     } else {
       const users = recordsOf(store, declaration, "users");
       await explainInvalid(changePassword(users, name, password));
-      if (foldText(name) === "admin") await removePasswordFile(dataDir);
+      // The first admin may have another name by now.
+      const isFirst = foldText(name) === "admin" ||
+        store.table("users").count("username", "admin") === 0;
+      if (isFirst) await removePasswordFile(dataDir);
       await print(`changed the password of ${name}, and ended all sign-ins\n`);
     }
   } finally {

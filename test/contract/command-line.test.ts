@@ -406,17 +406,32 @@ describe("the command line", { concurrency: 3 }, () => {
     const renamed = { token, json: { username: "boss" } };
     await again.request("PATCH", "/v1/users/1", renamed);
     assert.ok(existsSync(file), "for another name");
-    await again.request("PATCH", "/v1/user", { token, json: { password } });
-    while (existsSync(file)) await again.request("GET", "/health");
-    await again.signIn("boss", password);
+    await again.end();
+    const third = await serverHereFor(t, options);
+    const boss = await third.signIn("boss", word);
+    const changed = { token: boss, json: { password } };
+    await third.request("PATCH", "/v1/user", changed);
+    while (existsSync(file)) await third.request("GET", "/health");
+    await third.signIn("boss", password);
   });
 
   test("the command that changes the password of admin removes the file too", async (t) => {
     const folder = await usedFolder(t);
     await writeFile(passwordFile(folder), "the random one\n");
-    const args = ["user", "password", "admin", "--data-dir", folder];
-    const changed = await lines(args, { input: `${password}\n` });
-    assert.equal(changed.code, 0, changed.lines.join());
+    const change = async (name: string) => {
+      const args = ["user", "password", name, "--data-dir", folder];
+      const changed = await lines(args, { input: `${password}\n` });
+      assert.equal(changed.code, 0, changed.lines.join());
+    };
+    await change("admin");
+    assert.equal(existsSync(passwordFile(folder)), false);
+    const server = await serverHereFor(t, { folder });
+    const token = await server.signIn("admin", password);
+    const json = { username: "boss" };
+    await server.request("PATCH", "/v1/users/1", { token, json });
+    await server.end();
+    await writeFile(passwordFile(folder), "the random one\n");
+    await change("boss");
     assert.equal(existsSync(passwordFile(folder)), false);
   });
 
