@@ -96,7 +96,7 @@ export function followDeclaration(
 const neverRenamed = { newNames: {}, renamings: 0 };
 
 /** Throws if the permission bits give other users access to a folder. Windows has none. */
-export async function refuseSharedFolder(folder: string): Promise<void> {
+async function refuseSharedFolder(folder: string): Promise<void> {
   const mode = await readFolderMode(folder) ?? 0;
   if (process.platform === "win32" || (mode & 0o077) === 0) return;
   throw new CommandError(

@@ -4,7 +4,6 @@ import { strict as assert } from "node:assert";
 import { execFile, spawn } from "node:child_process";
 import {
   appendFile,
-  chmod,
   cp,
   mkdir,
   readdir,
@@ -437,19 +436,6 @@ test(
     assert.ok(!(await readdir(own)).includes("copy"));
   },
 );
-
-test("check names a folder that others may access, as each start does", {
-  skip: process.platform === "win32" ? "it needs permission bits" : false,
-}, async (t) => {
-  const folder = await filled(t);
-  await chmod(folder, 0o755);
-  const { code, stdout } = await runHere(["check", "--data-dir", folder]);
-  assert.equal(code, 2, stdout);
-  assert.match(
-    stdout,
-    /^fault: other users may access the folder .*chmod 700/m,
-  );
-});
 
 test("an entry of another kind than a start accepts is named by check too, which exits with 2", async (t) => {
   const folder = await filled(t);

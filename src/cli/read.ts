@@ -24,7 +24,7 @@ import {
 } from "../api/own-tables.ts";
 import { collectionsOf, tablesOf } from "../api/routes.ts";
 import { badSecret, canSign } from "../auth/jwt.ts";
-import { followDeclaration, refuseSharedFolder } from "../data-folder.ts";
+import { followDeclaration } from "../data-folder.ts";
 import { CommandError, UsageError } from "../usage.ts";
 import { errorCode } from "../store/error.ts";
 import { generationOf, names as fileNames } from "../store/log/folder.ts";
@@ -218,8 +218,6 @@ async function describeOtherFiles(
 ): Promise<string> {
   if (etcd) return "";
   let faults = "";
-  await refuseSharedFolder(dataDir)
-    .catch(({ message }) => faults += `fault: ${message}\n`);
   for (const entry of await readdir(dataDir, { withFileTypes: true })) {
     const { name } = entry;
     const isSecret = name === "secret" && !reader.isSet("JWT_SECRET");
