@@ -6,7 +6,7 @@
 import { setTimeout } from "node:timers/promises";
 import type { Api, Feature } from "../../api/feature.ts";
 import type { Operation, Resource } from "../../api/operation.ts";
-import { type Collection } from "../../api/declaration/declaration.ts";
+import type { Collection } from "../../api/declaration/declaration.ts";
 import { retentionTable } from "../../api/own-tables.ts";
 import { boolean, optional } from "../../api/declaration/properties.ts";
 import {

@@ -2,7 +2,7 @@
 
 import { strict as assert } from "node:assert";
 import { join } from "node:path";
-import { describe, test } from "node:test";
+import { describe, test, type TestContext } from "node:test";
 import { withCheckedRule } from "../../../src/cli/declaration/checked-rule.ts";
 import { vocabulary } from "../../../src/cli/declaration/checked-vocabulary.ts";
 import type { Mutation } from "../../../src/store/store.ts";
@@ -482,34 +482,49 @@ test("private records of others are not there", async (t) => {
   assertError(other, 40401);
 });
 
-test("who gets more rights while it works deletes no more than they asked for", async (t) => {
+/**
+ * Begins a deletion of several batches by a user whose role changes meanwhile;
+ * returns its task once that has ended.
+ */
+async function deleteAcrossRoles(
+  t: TestContext,
+  { from, to, owners }: {
+    readonly from: string;
+    readonly to: string;
+    /** Of the notes, by their ids from 1 on. */
+    readonly owners: readonly number[];
+  },
+) {
   const app = await startLibrary({ declaration: notes });
   t.after(() => app.stop());
-  const one = await app.join("one", "viewer");
-  const count = 5000; // of several batches
-  const all = Array.from({ length: count + 1 }, (_, at): Mutation => [
+  const one = await app.join("one", from);
+  const all = owners.map((owner_id, at): Mutation => [
     "put",
     "notes",
-    { id: at + 1, stars: 5, owner_id: at < count ? 2 : 1, ...times },
+    { id: at + 1, stars: 5, owner_id, ...times },
   ]);
   await commit(app.store, all, 0);
-  const { status, body } = await app.send(
-    "DELETE",
-    "notes?stars=5",
-    undefined,
-    one,
-  );
-  assert.equal(status, 202);
+  const sent = await app.send("DELETE", "notes?stars=5", undefined, one);
+  assert.equal(sent.status, 202);
   const row = app.store.table("users").get(2);
   assert.ok(row);
-  app.store.apply([["put", "users", { ...row.document, role: "admin" }]], 0);
-  const url = String(body["url"]);
+  app.store.apply([["put", "users", { ...row.document, role: to }]], 0);
+  const url = String(sent.body["url"]);
   const task = await taskWhen(app, { url, token: app.token, until: ended });
-  assert.deepEqual([task["status"], task["matched"]], ["succeeded", count]);
-  assert.deepEqual(
-    app.store.table("notes").rows().map(({ document }) => document.id),
-    [count + 1],
+  const ids = app.store.table("notes").rows().map(({ document }) =>
+    document.id
   );
+  return { task, ids };
+}
+
+test("who gets more rights while it works deletes no more than they asked for", async (t) => {
+  const count = 5000;
+  const { task, ids } = await deleteAcrossRoles(t, {
+    ...{ from: "viewer", to: "admin" },
+    owners: [...Array(count).fill(2), 1],
+  });
+  assert.deepEqual([task["status"], task["matched"]], ["succeeded", count]);
+  assert.deepEqual(ids, [count + 1]);
 });
 
 test("of one record, however many refer to it, needs no right to read", async (t) => {
@@ -544,31 +559,13 @@ test("of one record, however many refer to it, needs no right to read", async (t
 });
 
 test("who loses a right while it works is told that it has not ended", async (t) => {
-  const app = await startLibrary({ declaration: notes });
-  t.after(() => app.stop());
-  const one = await app.join("one", "admin");
-  const count = 20_000; // of several batches
-  const all = Array.from({ length: count }, (_, at): Mutation => [
-    "put",
-    "notes",
-    { id: at + 1, stars: 5, owner_id: 1, ...times },
-  ]);
-  await commit(app.store, all, 0);
-  const { status, body } = await app.send(
-    "DELETE",
-    "notes?stars=5",
-    undefined,
-    one,
-  );
-  assert.equal(status, 202);
-  const row = app.store.table("users").get(2);
-  assert.ok(row);
-  app.store.apply([["put", "users", { ...row.document, role: "viewer" }]], 0);
-  const url = String(body["url"]);
-  const task = await taskWhen(app, { url, token: app.token, until: ended });
+  const { task, ids } = await deleteAcrossRoles(t, {
+    ...{ from: "admin", to: "viewer" },
+    owners: Array(20_000).fill(1),
+  });
   assert.equal(task["status"], "failed");
   assert.match(String(task.failure), /no longer has the rights/);
-  assert.ok(app.store.table("notes").size > 0);
+  assert.ok(ids.length > 0);
 });
 
 /** Starts a server on a new folder that deletes its zoos, in several batches. */
