@@ -64,11 +64,17 @@ export interface EtcdParts {
   readonly incarnation: string;
 }
 
-/** Throws if a write was refused although nothing has changed: it would be tried for ever. */
-function requireOther(head: string, found: KeyValue | undefined): void {
+/** Throws unless the commit of another server explains why one was refused. */
+function requireRival(
+  head: string,
+  found: KeyValue | undefined,
+  isGone: boolean,
+): void {
+  // An earlier attempt may have been carried out, and its batch deleted.
+  if (isGone) throw etcdError("its batch is gone");
   if (String(found?.value ?? "") !== head) return;
-  const text = "it refuses a write although nothing has changed";
-  throw etcdError(text, "unreachable");
+  // It would be tried for ever.
+  throw etcdError("it refuses a write although nothing changed", "unreachable");
 }
 
 /** The state in memory, and the rounds that change it. */
@@ -202,8 +208,7 @@ export class Replica {
       ], key);
     const isOurs = foundBatch?.value.equals(value);
     if (!isDone && !isOurs) {
-      if (isRepeated && !foundBatch) throw etcdError("its batch is gone"); // or never came
-      requireOther(loaded.head, foundHead);
+      requireRival(loaded.head, foundHead, isRepeated && !foundBatch);
       return await this.#catchUp(foundHead, foundBatch);
     }
     loaded.head = head;

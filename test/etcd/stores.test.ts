@@ -495,7 +495,7 @@ test("an etcd that refuses each transaction, or never answers, or asks for a use
   const cases: [Fault, RegExp][] = [
     [
       { status: 200, text: '{"header":{}}' },
-      /^etcd: it refuses a write although nothing has changed; nothing was changed$/,
+      /^etcd: it refuses a write although nothing changed; nothing was changed$/,
     ],
     ["silent", /^etcd: no answer in time; /],
     [
