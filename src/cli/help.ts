@@ -26,7 +26,7 @@ Commands:
                               only the data folder, starts no process
   init FILE                   write a declaration of an API to start from
   check                       read the whole data folder and report every fault;
-                              exit code 0: none, 1: an incomplete last write, 2: any other
+                              exit code 0: none, 1: an incomplete last write, 2: another fault
   repair [--dry-run]          make a damaged data folder usable, keeping a copy, and
                               report the losses; with --dry-run only report them:
                               exit code 0: nothing to repair, 2: damage

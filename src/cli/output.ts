@@ -122,10 +122,10 @@ export function printFailure(error: unknown): void {
   // A StoreError and the errors of the operating system have a code.
   const isExpected = error instanceof UsageError ||
     error instanceof CommandError || errorCode(error) !== "";
-  const [, place = ""] = /\n *(at .*\/.*)/.exec(Object(error).stack) ?? [];
+  const [place = ""] = / at .*\/.*/.exec(Object(error).stack) ?? [];
   const text = isExpected
     ? explain(error)
-    : `unexpected ${error} (${place}): "zoo-api check" lists stored rows that no server writes`;
+    : `unexpected ${error}${place}: "zoo-api check" lists stored rows that no server writes`;
   printErrors(text.replace(/^/gm, "zoo-api: "));
 }
 

@@ -30,8 +30,8 @@ interface Created {
  * Returns the response to the request that created a record, whatever has become
  * of other records since.
  *
- * @throws {ApiError} 41000 if it was deleted, or if its collection was renamed
- * and the name now is that of other records
+ * @throws {ApiError} 41000 if it was deleted, or if another declaration has given
+ * its URL to other records
  */
 export function repeatCreate(
   resource: Resource,
@@ -75,7 +75,7 @@ function repeatRecord(
   if (time !== undefined && time !== createdAt) {
     throw new ApiError(
       41000,
-      `The ${collection.singular} that this request created is not in ${collection.name} any more: the collection was renamed.`,
+      `The ${collection.singular} that this request created is not at this URL any more: another declaration has given the URL to other records.`,
     );
   }
   const values = readInitialValues(

@@ -817,7 +817,7 @@ test(
       assert.equal(again.status, 410, again.text);
       assert.match(
         again.body.error,
-        /not in notes any more: the collection was renamed/,
+        /not at this URL any more: another declaration/,
       );
     }
     // Back under its name, the record is repeated.
