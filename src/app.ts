@@ -204,7 +204,9 @@ export class Application {
     const { store } = this.#shared;
     const apiError = toApiError(error);
     if (apiError.code === 50000) logUnexpected(context, apiError, error);
-    const seq = stateDependentStatuses.has(apiError.status) ? store.seq : 0;
+    const seq = stateDependentStatuses.includes(apiError.status)
+      ? store.seq
+      : 0;
     const response = errorResponse(apiError, this.hooks.documentationUrl);
     try {
       return await this.#settle(context, { ...response, seq });
@@ -310,16 +312,7 @@ function operationOf({ allow, operations }: Route, method: string): Operation {
 }
 
 /** The statuses of errors that reveal something about the records, users or authorizations. */
-const stateDependentStatuses: ReadonlySet<number> = new Set([
-  401,
-  403,
-  404,
-  409,
-  410,
-  412,
-  422,
-  428,
-]);
+const stateDependentStatuses = [401, 403, 404, 409, 410, 412, 422, 428];
 
 /**
  * The codes of errors of the store, of admission and of the operating system

@@ -42,9 +42,10 @@ export function createLogger(
     output.write(`${escapeControls(line)}\n`);
   };
   output.on("drain", () => {
-    const lines = dropped;
+    if (dropped > 0) {
+      print("error", `dropped ${dropped} lines that nobody read`);
+    }
     dropped = 0;
-    if (lines > 0) print("error", `dropped ${lines} lines that nobody read`);
   });
   const log: Logger = (level, message, fields) => {
     if (levels.includes(level)) print(level, message, fields);

@@ -103,7 +103,8 @@ function seal({ secret, header }: Key, payload: string): string {
 
 /** Compares tokens in a time that reveals nothing but their lengths, which are not secret. */
 function isEqual(one: string, other: string): boolean {
-  const [a, b] = [Buffer.from(one), Buffer.from(other)];
+  const a = Buffer.from(one);
+  const b = Buffer.from(other);
   return a.length === b.length && timingSafeEqual(a, b);
 }
 

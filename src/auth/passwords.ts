@@ -14,7 +14,7 @@ import {
 import type { Requester } from "../admission.ts";
 
 /** Cost, block size and parallelization: 16 MiB of memory per hash, as OWASP recommends for small machines. */
-export const hashParameters = { N: 16384, r: 8, p: 5 };
+const hashParameters = { N: 16384, r: 8, p: 5 };
 const keyBytes = 32;
 const saltBytes = 16;
 

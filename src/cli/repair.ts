@@ -65,7 +65,7 @@ export async function repairStore(
   } = {},
 ): Promise<Repaired> {
   const place = storeFolder({ folder, files });
-  const release = await acquireLock(place);
+  const { release } = await acquireLock(place);
   try {
     const before = await readStore(folder, { files, tables });
     if (before.refusal === undefined) return { unused: before.faults };

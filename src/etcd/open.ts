@@ -40,7 +40,7 @@ export async function openEtcdStore(
   const folder = storeFolder({ ...place, folder: resolve(place.folder) });
   const limits = { ...defaultLimits, ...all.limits };
   await makeFolder(folder.files, folder.folder);
-  const release = await acquireLock(folder);
+  const { release } = await acquireLock(folder);
   try {
     const serverId = await loadServerId(folder);
     const client = new EtcdClient(options);

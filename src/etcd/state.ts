@@ -278,7 +278,8 @@ export async function putParts(
 ) {
   let first: Buffer | undefined;
   let number = 0;
-  let rest: Buffer = Buffer.alloc(0);
+  let waiting: Buffer[] = [];
+  let length = 0;
   const put = async (part: Buffer) => {
     signal?.throwIfAborted();
     if (first === undefined) first = part;
@@ -286,14 +287,19 @@ export async function putParts(
     return first;
   };
   for (const slice of slices) {
-    rest = Buffer.concat([rest, slice]);
+    waiting.push(slice);
+    length += slice.length;
+    if (length < maxValueBytes) continue;
+    let rest: Buffer = Buffer.concat(waiting);
     for (; rest.length >= maxValueBytes; rest = rest.subarray(maxValueBytes)) {
       await put(rest.subarray(0, maxValueBytes));
     }
+    waiting = [rest];
+    length = rest.length;
   }
   return {
-    value: await put(rest),
-    bytes: number * maxValueBytes + rest.length,
+    value: await put(Buffer.concat(waiting)),
+    bytes: number * maxValueBytes + length,
   };
 }
 

@@ -44,7 +44,7 @@ export type ServerLimits = Readonly<typeof defaultLimits>;
 const maxResponsesPerTurn = 64;
 
 /** The media type of a response by default. */
-export const jsonType = "application/json; charset=utf-8";
+const jsonType = "application/json; charset=utf-8";
 
 /** A request. */
 export class IncomingRequest extends IncomingMessage {

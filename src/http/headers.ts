@@ -23,8 +23,7 @@ const parameterSyntax = new RegExp(`^(${token})=(.*)$`, "s");
 /** Parses a media type or range, `type/subtype;name=value`, in lower case (RFC 9110 section 8.3.1); returns undefined if it is malformed. */
 export function parseMediaType(text: string) {
   const [type = "", ...rest] = splitList(text.toLowerCase(), ";");
-  const isFirst = !text.trimStart().startsWith(";");
-  if (!isFirst || !mediaType.test(type)) return undefined;
+  if (/^\s*;/.test(text) || !mediaType.test(type)) return undefined;
   const parameters = new Map<string, string>();
   for (const parameter of rest) {
     const [, name, value = ""] = parameterSyntax.exec(parameter) ?? [];

@@ -24,8 +24,6 @@ import {
 } from "./connection.ts";
 import { ApiError } from "./errors.ts";
 
-export type { Handler };
-
 export type HttpServer = Server<
   typeof IncomingRequest,
   typeof OutgoingResponse
@@ -40,7 +38,7 @@ export type CreateServer = (
 export type GuardConnections = (server: HttpServer, state: ServerState) => void;
 
 /** Where and how to listen. */
-export interface ListenOptions {
+interface ListenOptions {
   readonly host: string;
   readonly port: number;
   /** Creates a server of node:https instead. */
@@ -139,7 +137,7 @@ function passRequests(
       connections.get(response.req.socket)?.accept(response);
     });
   }
-  server.on("clientError", (error: ParseError, socket: Socket) => {
+  server.on("clientError", (error: NodeJS.ErrnoException, socket: Socket) => {
     const connection = connections.get(socket);
     if (!connection || error.code === "ECONNRESET") socket.destroy();
     else rejectBytes(connection, toApiError(error));
@@ -172,12 +170,8 @@ function acceptError(connection: Connection, error: ApiError): void {
   connection.accept(response);
 }
 
-interface ParseError extends Error {
-  readonly code?: string;
-}
-
 /** Returns the error to respond with to bytes that node:http could not parse. */
-function toApiError({ code }: ParseError): ApiError {
+function toApiError({ code }: NodeJS.ErrnoException): ApiError {
   if (code === "ERR_HTTP_REQUEST_TIMEOUT") return new ApiError(40800);
   if (code === "HPE_HEADER_OVERFLOW") return new ApiError(43100);
   return new ApiError(

@@ -56,11 +56,11 @@ export async function openStore(options: StoreOptions): Promise<Store> {
 
 async function openLocked(options: StoreOptions): Promise<Store> {
   const { fastWrites, log = () => {}, memory } = options;
-  const folder = storeFolder(options);
-  const { folder: path, files } = folder;
+  const place = storeFolder(options);
+  const { folder: path, files } = place;
   const limits = { ...defaultLimits, ...options.limits };
   await makeFolder(files, path);
-  const release = await acquireLock(folder);
+  const { folder, release } = await acquireLock(place);
   try {
     const scanOptions = { ...options, files };
     let scan = await scanFolder(path, scanOptions);

@@ -6,7 +6,8 @@ import { connect, type Socket } from "node:net";
 import process from "node:process";
 import { test, type TestContext } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { type Handler, listen } from "../../src/http/server.ts";
+import type { Handler } from "../../src/http/connection.ts";
+import { listen } from "../../src/http/server.ts";
 
 /** Listens until the test has ended; returns a function that opens a connection. */
 async function serve(t: TestContext, handle: Handler) {

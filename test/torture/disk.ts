@@ -266,10 +266,11 @@ export class Disk implements FileSystem {
     return disk;
   }
 
-  async open(
+  // As properties, so that they can be spread like those of the real files.
+  open = async (
     path: string,
     how: OpenMode,
-  ): Promise<OpenFile> {
+  ): Promise<OpenFile> => {
     if (path === `${this.folder}/`) return await realFiles.open(path, how);
     const name = basename(path);
     if (how.startsWith("create")) {
@@ -285,7 +286,7 @@ export class Disk implements FileSystem {
     const node = this.#entries.get(name);
     if (node === undefined) throw failure("ENOENT");
     return this.#file(name, node);
-  }
+  };
 
   #file(opened: string, node: Node): OpenFile {
     // A file is identified by its current name.
@@ -339,7 +340,7 @@ export class Disk implements FileSystem {
     };
   }
 
-  async rename(from: string, to: string): Promise<void> {
+  rename = async (from: string, to: string): Promise<void> => {
     if (isLock(from)) return await realFiles.rename(from, to);
     const [source, target] = [basename(from), basename(to)];
     await this.#step("rename", source, () => {
@@ -350,38 +351,35 @@ export class Disk implements FileSystem {
         entries.set(target, node);
       });
     });
-  }
+  };
 
-  async remove(path: string): Promise<void> {
+  remove = async (path: string): Promise<void> => {
     if (isLock(path)) return await realFiles.remove(path);
     const name = basename(path);
     if (!this.#entries.has(name)) return;
     await this.#step("remove", name, () => {
       this.#change((entries) => entries.delete(name));
     });
-  }
+  };
 
-  async list(folder: string): Promise<string[]> {
+  list = async (folder: string): Promise<string[]> => {
     await this.#step("list", "", () => {});
     const locks = (await realFiles.list(folder)).filter(isLock);
     return [...this.#entries.keys(), ...locks];
-  }
+  };
 
-  makeFolder(): Promise<boolean> {
-    return Promise.resolve(false);
-  }
+  makeFolder = (): Promise<boolean> => Promise.resolve(false);
 
-  syncFolder(): Promise<void> {
-    return this.#step("syncFolder", "", () => {
+  syncFolder = (): Promise<void> =>
+    this.#step("syncFolder", "", () => {
       this.#durable = new Map(this.#entries);
       this.#changes = [];
     });
-  }
 
-  async free(_folder: string): Promise<number> {
+  free = async (_folder: string): Promise<number> => {
     await this.#step("free", "", () => {});
     return this.#free();
-  }
+  };
 
   #free(): number {
     let used = 0;

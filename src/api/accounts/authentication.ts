@@ -18,7 +18,7 @@ const maxVerified = 250;
  * request had a token (RFC 6750 section 3).
  */
 export function unauthorized(
-  { title }: Pick<ApiDeclaration, "title">,
+  { title }: ApiDeclaration,
   code: ErrorCode,
   message?: string,
 ): ApiError {
@@ -116,7 +116,7 @@ function verify(
  * @throws {ApiError} 40100 without a caller, 40300 if the role is too low
  */
 export function requireAccess(
-  { base, declaration }: Pick<Authentication, "base" | "declaration">,
+  { base, declaration }: Authentication,
   caller: Actor | undefined,
   access: Access,
 ): void {

@@ -116,7 +116,7 @@ export interface Reference {
 }
 
 /** A URL property: the URL of the record with an id, or of the records that refer to it. */
-export interface UrlProperty {
+interface UrlProperty {
   readonly name: string;
   /** The property that holds the id. */
   readonly property: string;

@@ -380,7 +380,7 @@ export function integer(
 }
 
 /** Returns undefined if a text is not an integer in its usual form. */
-export function parseInteger(text: string): number | undefined {
+function parseInteger(text: string): number | undefined {
   const value = /^(?:0|-?[1-9]\d{0,15})$/.test(text) ? Number(text) : NaN;
   return Number.isSafeInteger(value) ? value : undefined;
 }

@@ -109,7 +109,7 @@ const comparisons = ["ne", "lt", "lte", "gt", "gte", "in"] as const;
 const operators = [...comparisons, "contains", "starts"] as const;
 
 /** The comparison that a filter makes. */
-export type Operator = "eq" | (typeof operators)[number];
+type Operator = "eq" | (typeof operators)[number];
 
 /** One condition on one property. */
 export interface Filter {
@@ -125,7 +125,7 @@ export interface Filter {
 }
 
 /** A property to sort by. null comes last in either direction. */
-export interface SortColumn extends Column {
+interface SortColumn extends Column {
   readonly nullable: boolean;
 }
 

@@ -31,6 +31,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { setTimeout as delay } from "node:timers/promises";
 import { errorCode, StoreError } from "../error.ts";
+import type { FileSystem } from "./files.ts";
 import { randomName, type StoreFolder } from "./folder.ts";
 
 /** The longest path of a folder with sockets: with their names, 27 bytes, it may have 103 (on Linux 107). */
@@ -39,10 +40,12 @@ const maxFolderBytes = 76;
 /** The longest pause after two processes have seen each other. */
 const maxPauseMs = 50;
 
-/** Locks a folder, and returns the function that releases it; rejects with `in-use` if another process has it. */
-export async function acquireLock(
-  place: StoreFolder,
-): Promise<() => Promise<void>> {
+/**
+ * Locks a folder; rejects with `in-use` if another process has it. Returns the
+ * function that releases it, and the folder, whose files cannot be used once its
+ * path leads to another one: what is there now belongs to others.
+ */
+export async function acquireLock(place: StoreFolder) {
   const { files, folder } = place;
   const handle = await files.open(`${folder}/`, "read"); // it may be a link itself
   const sockets = socketFolder(folder, handle.fd);
@@ -51,7 +54,9 @@ export async function acquireLock(
       const { name, withdraw } = await publish(place, sockets);
       const hasRival = await hasLivingLock(place, sockets, name)
         .catch((error) => withdraw().then(() => Promise.reject(error)));
-      if (!hasRival) return () => withdraw().finally(() => handle.close());
+      if (!hasRival) {
+        return { folder: whileLocked(place, name), release: withdraw };
+      }
       await withdraw();
       await delay(Math.random() * maxPauseMs);
     }
@@ -60,10 +65,28 @@ export async function acquireLock(
       `Cannot open ${folder}: another process, such as a running ` +
         "server, is using it: stop it first",
     );
-  } catch (error) {
-    await handle.close();
-    throw error;
+  } finally {
+    await handle.close(); // a socket's name is needed only while it is made
   }
+}
+
+/** Returns a folder whose files can be opened and changed only while it has the lock of this name. */
+function whileLocked(place: StoreFolder, lockName: string): StoreFolder {
+  const { files, folder } = place;
+  const held = async () => {
+    if ((await files.list(folder)).includes(lockName)) return files;
+    throw new StoreError(
+      "unusable",
+      `Cannot use ${folder}: it is not the folder that was opened, which was ` +
+        "renamed or replaced meanwhile; nothing is written here: stop this process",
+    );
+  };
+  const guarded: FileSystem = {
+    ...files,
+    open: async (path, mode) => (await held()).open(path, mode),
+    rename: async (from, to) => (await held()).rename(from, to),
+  };
+  return { ...place, files: guarded };
 }
 
 /** Listens on a new socket; returns its name and the function that ends it. */

@@ -14,7 +14,7 @@
  * the disk, so a snapshot is never torn: any fault in it is damage.
  */
 
-import { Buffer } from "node:buffer";
+import type { Buffer } from "node:buffer";
 import { join } from "node:path";
 import { closedError } from "../error.ts";
 import { writeAll, writeAtomically } from "./files.ts";
@@ -30,7 +30,6 @@ import type { Tables } from "../memory/table.ts";
 
 // A repair loses all of a damaged line. Each takes well under a millisecond.
 const lineChars = 8192;
-const linesPerWrite = 16;
 
 /** Returns the tables as they are at this moment: the highest id, the last sequence number, and the rows. */
 export function freezeTables(tables: Tables) {
@@ -48,7 +47,7 @@ interface StoreState extends LogStart {
   readonly signal?: AbortSignal;
 }
 
-/** Writes a snapshot durably, in small slices, and returns its length. */
+/** Writes a snapshot durably, line by line, and returns its length. */
 export async function saveSnapshot(
   place: StoreFolder,
   { signal, ...state }: StoreState,
@@ -57,16 +56,16 @@ export async function saveSnapshot(
   const path = join(folder, names.snapshot(state.generation));
   let length = 0;
   await writeAtomically(files, path, async (file) => {
-    for (const slice of encodeSnapshot(place, state)) {
+    for (const line of encodeSnapshot(place, state)) {
       if (signal?.aborted) throw closedError();
-      await writeAll(file, slice, length);
-      length += slice.length;
+      await writeAll(file, line, length);
+      length += line.length;
     }
   });
   return length;
 }
 
-/** Encodes a snapshot, some lines at a time. */
+/** Encodes a snapshot line by line. */
 export function* encodeSnapshot(
   place: StoreFolder,
   { tables, ...start }: StoreState,
@@ -75,20 +74,15 @@ export function* encodeSnapshot(
   const at = formatTime(place.now());
   const last = Object.fromEntries(tables.map(({ name, last }) => [name, last]));
   const { line, seed } = encodeHeader({ ...start, at, salt, last });
-  let waiting = [line];
+  yield line;
   let parts = 0;
   for (const { name, rows } of tables) {
     for (const text of encodeLines(rows)) {
       const part = `"parts":${++parts},"of":${JSON.stringify(name)}`;
-      waiting.push(encodeLine(`${part},"rows":[${text}]}`, seed));
-      if (waiting.length < linesPerWrite) continue;
-      yield Buffer.concat(waiting);
-      waiting = [];
+      yield encodeLine(`${part},"rows":[${text}]}`, seed);
     }
   }
-  const seal = `"parts":${parts},"seal":${start.seq},"at":"${at}"}`;
-  waiting.push(encodeLine(seal, seed));
-  yield Buffer.concat(waiting);
+  yield encodeLine(`"parts":${parts},"seal":${start.seq},"at":"${at}"}`, seed);
 }
 
 /** Yields the records of each line as JSON. */

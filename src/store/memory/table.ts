@@ -197,7 +197,7 @@ export class WritableTable {
 
   /** Stores a document of a snapshot, whose header has the counters; they are never below what is there. */
   load(document: Document, seq: number): void {
-    this.lastId = Math.max(this.lastId, document.id);
+    this.advanceCounters(document.id, 0);
     this.replace(document.id, new this.#rowClass(document, seq));
   }
 
@@ -281,7 +281,7 @@ export function getOrCreateTable(tables: Tables, name: string): WritableTable {
 /** Raises the counters of all tables to those in the header of a snapshot. */
 export function restoreCounters(
   tables: Tables,
-  { last = {} }: Pick<LogHeader, "last">,
+  { last = {} }: Partial<LogHeader>,
 ): void {
   for (const [name, counters] of Object.entries(last)) {
     getOrCreateTable(tables, name).advanceCounters(...counters);

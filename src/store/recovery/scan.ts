@@ -229,10 +229,7 @@ export async function readFile(
 export function applyTo(
   tables: Tables,
   name: string,
-  { onTransaction, memory }: Pick<
-    FolderScanOptions,
-    "onTransaction" | "memory"
-  > = {},
+  { onTransaction, memory }: Partial<FolderScanOptions> = {},
 ): ApplyLine {
   return (line, seq) => {
     const { tx, of = "", rows = [] } = line;
