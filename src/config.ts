@@ -17,8 +17,8 @@ import {
 import { logLevels } from "./log.ts";
 
 /**
- * The settings of features, which each describes in its folder. One that no
- * feature acts on is refused, not ignored.
+ * The settings of features and of a store in etcd, which each describes in its
+ * folder. One that nothing acts on is refused, not ignored.
  */
 export const featureSettings = [
   "TLS_CERT",
@@ -29,10 +29,12 @@ export const featureSettings = [
   "TRUST_PROXY",
   "METRICS",
   "REQUIRE_IF_MATCH",
+  "ETCD_USER",
+  "READS",
 ];
 
-/** The flags of the settings of a store in etcd, which etcd/settings.ts describes. */
-export const etcdFlags = ["store", "etcd-user", "etcd-password-file", "reads"];
+/** The other flags of a store in etcd. */
+export const etcdFlags = ["store", "etcd-password-file"];
 
 export const settings = {
   HOST: {

@@ -110,7 +110,7 @@ async function loadCheckedFeatures(
   { loadFeatures, reader }: CommandSettings,
 ): Promise<readonly Feature[]> {
   const features = await loadFeatures();
-  const names: string[] = [];
+  const names = reader.isSet("STORE") ? ["ETCD_USER", "READS"] : [];
   for (const { settings = {}, checkSettings } of features) {
     names.push(...Object.keys({ ...reader.read(settings) }));
     checkSettings?.(reader);
@@ -119,7 +119,9 @@ async function loadCheckedFeatures(
     !names.includes(name) && reader.isSet(name)
   );
   if (missing === undefined) return features;
-  throw new UsageError(`${missing}: this server lacks the feature for it`);
+  throw new UsageError(
+    `${missing}: this server lacks the feature or the store for it`,
+  );
 }
 
 /**

@@ -159,13 +159,19 @@ describe("FEATURES", { concurrency: 2 }, () => {
   });
 
   test("the setting of a feature that is off is refused, not ignored", async () => {
-    const values = { METRICS: "local", REQUIRE_IF_MATCH: "1" };
+    const values = {
+      METRICS: "local",
+      REQUIRE_IF_MATCH: "1",
+      ETCD_USER: "zoo", // without STORE
+      READS: "local",
+    };
     for (const [name, value] of Object.entries(values)) {
       const { code, stderr } = await runHere(["serve", "--port", "0"], {
         env: { FEATURES: "none", [name]: value },
       });
       assert.equal(code, 2, stderr);
-      const message = `^zoo-api: ${name}: .*lacks the feature for it\n$`;
+      const message =
+        `^zoo-api: ${name}: .*lacks the feature or the store for it\n$`;
       assert.match(stderr, RegExp(message));
     }
   });

@@ -34,7 +34,6 @@ export function parseTarget(target: string) {
  * @throws {ApiError} 40000 if it is malformed
  */
 export function decodePercent(text: string): string {
-  if (!text.includes("%")) return text;
   try {
     return decodeURIComponent(text);
   } catch {
