@@ -25,6 +25,7 @@ import {
 import {
   createLog,
   makeFolder,
+  names,
   type StoreFolder,
   storeFolder,
 } from "../store/log/folder.ts";
@@ -79,6 +80,8 @@ async function writeCopy(from: Place | string, to: string): Promise<void> {
   const { generation, seq, storeId, tables } = scan;
   const place = storeFolder({ folder: to });
   const start = { store: storeId, generation: generation + 1, seq };
+  // What is left of a copy that was interrupted must not be taken for a new folder.
+  await writeSmallFile(realFiles, join(to, names.meta), "an unfinished copy\n");
   await writeGeneration(place, start, tables);
   if (secret !== undefined) {
     await writeSmallFile(realFiles, join(to, "secret"), secret);

@@ -1,7 +1,9 @@
 import { strict as assert } from "node:assert";
+import { cpSync, readdirSync } from "node:fs";
 import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
+import { setImmediate as nextTick } from "node:timers/promises";
 import { backupStore } from "../../src/cli/backup.ts";
 import { readStore } from "../../src/cli/read.ts";
 import { openStore } from "../../src/store/store.ts";
@@ -40,6 +42,35 @@ test("a backup taken under load is an undamaged store with everything that was a
     stop = true;
     await writing;
   }
+});
+
+test("a backup that was killed at any moment is a whole store, or refused", async (t) => {
+  const folder = await folderFor(t);
+  const from = join(folder, "store");
+  await fill(from, 300);
+  const to = join(folder, "copy");
+  await mkdir(to);
+  let isDone = false;
+  const done = backupStore(from, to).finally(() => isDone = true);
+  const killed = new Map<string, string>();
+  while (!isDone) {
+    await nextTick();
+    const names = readdirSync(to).join();
+    if (!/snapshot|wal/.test(names) || killed.has(names)) continue;
+    killed.set(names, join(folder, `killed-${killed.size}`));
+    cpSync(to, killed.get(names) ?? "", { recursive: true });
+  }
+  await done;
+  const outcomes = await Promise.all(
+    [...killed.values()].map((copy) =>
+      openFor(t, copy).then(
+        (store) => store.table("zoos").size,
+        (error) => error.code,
+      )
+    ),
+  );
+  assert.ok(outcomes.includes("damaged"), outcomes.join());
+  assert.ok(!outcomes.includes(0), outcomes.join());
 });
 
 test("a backup copied back is the same store, and can be written to", async (t) => {
