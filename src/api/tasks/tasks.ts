@@ -94,6 +94,8 @@ export interface Task extends Document {
   readonly user_id: number | null;
   /** The role that they had then; undefined if an earlier version stored it. */
   readonly role?: string;
+  /** Whether that was the highest one, which sees the records of all users; undefined likewise. */
+  readonly isHighest?: boolean;
   /** The server that works on it, if several share the store. */
   readonly server?: string;
   /** How many names had been exchanged when the request was sent. */
@@ -116,7 +118,7 @@ const maxReceived = 16;
 
 /** Returns the stored form of a new task. */
 export function newTask(
-  { records, now, store }: TaskContext,
+  { records, now, store, declaration: { roles } }: TaskContext,
   { type, collection, sender }: Pick<Task, "type" | "collection"> & {
     readonly sender: Actor | undefined;
   },
@@ -126,7 +128,10 @@ export function newTask(
   return {
     ...visibleTask(records.nextId(), type, collection, at),
     user_id: sender?.id ?? null,
-    ...sender && { role: sender.role },
+    ...sender && {
+      role: sender.role,
+      isHighest: sender.role === roles.highest,
+    },
     renamings: countRenamings(store),
     ...shared && { server: shared.serverId },
   };
@@ -223,18 +228,24 @@ export async function roomForTask(
 /**
  * Returns the user whose request a task works off, with the rights that they
  * had then: they did not ask for more. Undefined if they have lost any of these,
- * as the task would then find, or own, other records than they asked for.
+ * or another role is the highest now, as the task would then find, or own, other
+ * records than they asked for.
  */
 export function senderOf(
   { store, declaration: { roles } }: TaskContext,
-  { user_id: id, role: former }: Pick<Task, "user_id" | "role">,
+  { user_id: id, role: former, isHighest: was }: Pick<
+    Task,
+    "user_id" | "role" | "isHighest"
+  >,
 ): Actor | undefined {
   if (id === 0) return localOperator;
   if (id === null) return undefined;
   const current = String(store.table("users").get(id)?.document["role"]);
   const role = former ?? current;
   const grants = roles.grantsOf(role);
-  const isKept = grants && roles.grantsOf(current)?.has(role);
+  const isHighest = role === roles.highest;
+  const isKept = grants && roles.grantsOf(current)?.has(role) &&
+    (was ?? isHighest) === isHighest;
   return isKept ? { id, role, grants } : undefined;
 }
 

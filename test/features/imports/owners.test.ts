@@ -9,6 +9,7 @@ import { connect } from "node:net";
 import { test } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { declareApi } from "../../../src/api/declaration/api.ts";
+import { createRoles, type Roles } from "../../../src/auth/access.ts";
 import { vocabulary } from "../../../src/cli/declaration/checked-vocabulary.ts";
 import { startApplication } from "../../application.ts";
 import type { Mutation } from "../../../src/store/store.ts";
@@ -182,6 +183,28 @@ test("who gets more rights meanwhile imports no more than they asked for", async
   const owners = store.table("notes").rows()
     .map(({ document }) => document["owner_id"]);
   assert.equal(owners.filter((id) => id === row.document.id).length, count + 1);
+});
+
+test("who had the highest role imports nothing once another one is the highest", async (t) => {
+  let declaration: { roles: Roles } | undefined;
+  const app = await startNotes(t, (notes) => declaration = { ...notes });
+  const { store, token } = app;
+  const line = JSON.stringify({ book_id: 1, text: "of Ada", owner_id: 2 });
+  const raw = `${line}\n`.repeat(5000); // of several batches
+  const { status, body } = await sendLines(app, "/v1/notes", { token, raw });
+  assert.equal(status, 202);
+  assert.ok(declaration);
+  // As a start with the former roles before a new one does.
+  declaration.roles = createRoles([...declaration.roles.names, "boss"]);
+  const task = await taskWhen(app, { url: body.url, token, until: ended });
+  assert.equal(task.status, "failed");
+  assert.match(String(task.failure), /no longer has the rights/);
+  assert.deepEqual(
+    store.table("notes").rows().filter(({ document }) =>
+      document["owner_id"] === 1
+    ),
+    [],
+  );
 });
 
 test("who loses a right meanwhile imports nothing as somebody else", async (t) => {
