@@ -124,11 +124,16 @@ export function undefinedIfMissing(error: unknown): undefined {
   if (errorCode(error) !== "ENOENT") throw error;
 }
 
+/** Returns what the system knows of a file, a folder or a socket; undefined if there is none. */
+export function statOf(path: string) {
+  return stat(path).catch(undefinedIfMissing);
+}
+
 /** Returns the permission bits of a folder; undefined if there is none. */
 export async function readFolderMode(
   path: string,
 ): Promise<number | undefined> {
-  const stats = await stat(path).catch(undefinedIfMissing);
+  const stats = await statOf(path);
   return stats?.isDirectory() ? stats.mode & 0o777 : undefined;
 }
 

@@ -31,7 +31,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { setTimeout as delay } from "node:timers/promises";
 import { errorCode, StoreError } from "../error.ts";
-import type { FileSystem } from "./files.ts";
+import { type FileSystem, statOf } from "./files.ts";
 import { randomName, type StoreFolder } from "./folder.ts";
 
 /** The longest path of a folder with sockets: with their names, 27 bytes, it may have 103 (on Linux 107). */
@@ -55,7 +55,7 @@ export async function acquireLock(place: StoreFolder) {
       const hasRival = await hasLivingLock(place, sockets, name)
         .catch((error) => withdraw().then(() => Promise.reject(error)));
       if (!hasRival) {
-        return { folder: whileLocked(place, name), release: withdraw };
+        return { folder: await whileLocked(place, name), release: withdraw };
       }
       await withdraw();
       await delay(Math.random() * maxPauseMs);
@@ -70,11 +70,17 @@ export async function acquireLock(place: StoreFolder) {
   }
 }
 
-/** Returns a folder whose files can be opened and changed only while it has the lock of this name. */
-function whileLocked(place: StoreFolder, lockName: string): StoreFolder {
+/**
+ * Returns a folder whose files can be opened and renamed only while the socket of
+ * this name is in it: itself and not a copy, as of a whole folder. Its inode is
+ * not used again while a process listens.
+ */
+async function whileLocked(place: StoreFolder, name: string) {
   const { files, folder } = place;
+  const socket = join(folder, name);
+  const inode = (await statOf(socket))?.ino;
   const held = async () => {
-    if ((await files.list(folder)).includes(lockName)) return files;
+    if ((await statOf(socket))?.ino === inode) return files;
     throw new StoreError(
       "unusable",
       `Cannot use ${folder}: it is not the folder that was opened, which was ` +
@@ -102,8 +108,7 @@ async function publish(place: StoreFolder, sockets: string) {
     await files.remove(join(folder, name));
     await new Promise((resolve) => server.close(resolve));
   };
-  await files.rename(join(folder, `${base}.new`), join(folder, name))
-    .catch((error) => withdraw().then(() => Promise.reject(error)));
+  await files.rename(join(folder, `${base}.new`), join(folder, name));
   return { name, withdraw };
 }
 
@@ -114,8 +119,7 @@ async function hasLivingLock(
   ownName?: string,
 ): Promise<boolean> {
   for (const name of await files.list(folder)) {
-    const isLock = name.startsWith("lock-") && name.endsWith(".sock");
-    if (!isLock || name === ownName) continue;
+    if (!/^lock-.+\.sock$/.test(name) || name === ownName) continue;
     if (await isAlive(join(sockets, name))) return true;
     await files.remove(join(folder, name));
   }
