@@ -51,6 +51,8 @@ export interface Running {
   ): Promise<Answer>;
   /** Signs in as a user and returns the token. */
   signIn(username: string, password?: string): Promise<string>;
+  /** Starts anew on the store as it is: what was only in the memory of the features is gone. */
+  restart(): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -103,27 +105,33 @@ export async function startApplication(options: {
       ? store
       : { seq: store.apply([["put", "users", storedAdmin]], 0) }
   );
-  const application = new Application({
-    declaration,
-    features,
-    store,
-    signer: new TokenSigner([jwtSecret], "zoo-api"),
-    base: { origin: "", path: "/" },
-    now,
-    log: options.log ?? (() => {}),
-    settings,
-  });
-  await application.start();
-  const listener = await listen(
-    (response) => application.handle(response),
-    {
-      ...application.hooks,
-      host: "127.0.0.1",
-      port: 0,
-      limits: options.limits ?? {},
-    },
-  );
-  const origin = `http://127.0.0.1:${listener.port}`;
+  const serve = async (port: number) => {
+    const application = new Application({
+      declaration,
+      features,
+      store,
+      signer: new TokenSigner([jwtSecret], "zoo-api"),
+      base: { origin: "", path: "/" },
+      now,
+      log: options.log ?? (() => {}),
+      settings,
+    });
+    await application.start();
+    const limits = options.limits ?? {};
+    const all = { ...application.hooks, host: "127.0.0.1", port, limits };
+    const listener = await listen(
+      (response) => application.handle(response),
+      all,
+    );
+    const end = async () => {
+      await listener.close(1000);
+      await application.stop();
+    };
+    return { port: listener.port, end };
+  };
+  let served = await serve(0);
+  const { port } = served;
+  const origin = `http://127.0.0.1:${port}`;
   const ownDocument = options.declarations ?? options.declaration ??
     options.features;
   const client = clientOf(
@@ -131,15 +139,18 @@ export async function startApplication(options: {
     ownDocument ? origin : "the default application",
   );
   return {
-    port: listener.port,
+    port,
     store,
     token: await client.signIn(),
     request: client.request,
     signIn: client.signIn,
+    async restart() {
+      await served.end();
+      served = await serve(port);
+    },
     async stop() {
-      await listener.close(1000);
+      await served.end();
       forgetServer(origin);
-      await application.stop();
       await store.close();
       await removeFolder(folder);
     },

@@ -133,7 +133,11 @@ class StoredKeys {
 
   #count(row: Row | undefined, sign: 1 | -1): void {
     if (row === undefined) return;
-    if (sign === 1) this.#latest = Number(row.document["at"] ?? 0);
+    if (sign === 1) {
+      const at = Number(row.document["at"] ?? 0);
+      this.#noteTime(at); // in the order of the requests, also after a start
+      this.#latest = at;
+    }
     for (const each of [0, Number(row.document["by"])]) {
       const bytes = (this.#bytes.get(each) ?? 0) + sign * bytesOf(row);
       if (bytes === 0) this.#bytes.delete(each);
@@ -141,10 +145,13 @@ class StoredKeys {
     }
   }
 
+  #noteTime(time: number): void {
+    if (time > this.#latest + lifetimeMs) this.#since = time;
+  }
+
   /** Returns the hash of the body of a key, a colon, and its record. */
   find({ by, key }: KeyedRequest): string | undefined {
-    const now = this.#api.now();
-    if (now > this.#latest + lifetimeMs) this.#since = now;
+    this.#noteTime(this.#api.now());
     const start = ` ${key}`;
     for (const row of this.#table.find("bucket", bucketOf(by, start))) {
       const text = textOf(row.document);

@@ -11,7 +11,10 @@ import {
   valueIn,
 } from "../../api/declaration/validation.ts";
 import type { Body } from "../../api/declaration/validation.ts";
-import type { Collection } from "../../api/declaration/declaration.ts";
+import {
+  type Collection,
+  isVisible,
+} from "../../api/declaration/declaration.ts";
 import type { Json, Values } from "../../api/declaration/properties.ts";
 import { deletedForGood } from "../../api/records/records.ts";
 import type { RequestContext, Result } from "../../api/request-context.ts";
@@ -85,9 +88,9 @@ function repeatRecord(
   );
   // A body that does not fit the present declaration cannot be shown in its
   // terms, so the record is shown as it is.
-  if (!values && !mayAccess(caller?.grants, collection.access.read)) {
-    throw new ApiError(40300);
-  }
+  const isReadable = mayAccess(caller?.grants, collection.access.read) &&
+    isVisible(collection, row.document, caller);
+  if (!values && !isReadable) throw new ApiError(40300);
   const { owner_id = null, created_at = null, updated_at } = row.document;
   const owned = collection.private ? { owner_id } : {};
   const document = values && updated_at !== created_at

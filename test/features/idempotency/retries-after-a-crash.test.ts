@@ -181,6 +181,10 @@ describe("a key is valid", () => {
         assert.equal((await send("a")).text, first.text);
         await send(`at-${time}`); // of which each deletes what has expired
         assert.equal((await send("a")).text, first.text);
+        await application.restart();
+        assert.equal((await send("a")).text, first.text);
+        await send(`again-at-${time}`);
+        assert.equal((await send("a")).text, first.text);
       }
     } finally {
       await application.stop();
