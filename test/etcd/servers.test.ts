@@ -76,6 +76,34 @@ test("of requests that exclude each other, at two servers at once, one succeeds"
   assert.deepEqual(changed.map(({ status }) => status).sort(), [201, 412]);
 });
 
+test(
+  "a deletion whose end is awaited is begun once, although another server writes meanwhile",
+  {
+    skip: lacks("deletions"),
+  },
+  async (t) => {
+    const { one, other, token } = await startServers(t);
+    for (const city of ["A", "A", "A"]) {
+      await one.request("POST", "/v1/zoos", { token, json: { ...zoo, city } });
+    }
+    let isDone = false;
+    const headers = { prefer: "wait=30" };
+    const deleting = one.request("DELETE", "/v1/zoos?city=A", {
+      token,
+      headers,
+    })
+      .finally(() => isDone = true);
+    while (!isDone) {
+      await other.request("POST", "/v1/zoos", { token, json: zoo });
+    }
+    const { status, body } = await deleting;
+    assert.equal(status, 200);
+    assert.deepEqual([body["matched"], body["deleted"]], [3, 3]);
+    const { body: tasks } = await one.request("GET", "/v1/tasks", { token });
+    assert.equal(tasks.length, 1);
+  },
+);
+
 test("a refusal knows what others have answered, also while a commit of its own server is not answered", async (t) => {
   const { gateway, one, other, token } = await startServers(t);
   gateway.isWatchSilent = true;

@@ -26,6 +26,7 @@ import {
   newTask,
   queuedResponse,
   roomForTask,
+  type Task,
   tasks,
 } from "../../api/tasks/tasks.ts";
 import { addTasks } from "../../api/tasks/urls.ts";
@@ -33,7 +34,7 @@ import { mayAccess } from "../../auth/access.ts";
 import { ApiError } from "../../http/errors.ts";
 import { splitList } from "../../http/headers.ts";
 import { endedTasks } from "./retention.ts";
-import { digestOfRules, findDeletion } from "./task.ts";
+import { digestOfRules } from "./task.ts";
 import { DeletionWorker } from "./worker.ts";
 
 /** The longest that a request waits for the end of its task, in seconds. */
@@ -137,22 +138,26 @@ async function ended(
   seconds: number,
 ): Promise<Result> {
   const end = performance.now() + 1000 * seconds;
-  const find = () => findDeletion({ records }, queued.id);
-  for (let task = find(); task && isUnfinished(task); task = find()) {
+  const find = () => records.table.get(queued.id);
+  let row = find();
+  while (
+    row && (isUnfinished(row.document as Task) || row.seq > store.durableSeq)
+  ) {
     if (performance.now() > end || context.signal.aborted) return queued;
     await setTimeout(10);
+    row = find();
   }
   context.authenticate();
-  const task = find();
-  if (task === undefined) return queued;
+  if (row === undefined) return queued;
   return {
-    ...queuedResponse(records, task),
+    ...queuedResponse(records, row.document),
     status: 200,
     headers: [
-      ...["Content-Location", records.representation.url(task.id)],
+      ...["Content-Location", records.representation.url(queued.id)],
       ...["Preference-Applied", `wait=${seconds}`],
     ],
-    seq: store.seq,
+    seq: row.seq,
+    isCommitted: true, // it must not be judged again
   };
 }
 
