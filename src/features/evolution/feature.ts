@@ -16,7 +16,8 @@ import {
 import { reservedCollectionNames } from "../../api/declaration/reserved-names.ts";
 import type { Feature } from "../../api/feature.ts";
 import "../../store/memory/exchange.ts";
-import type { Mutation } from "../../store/store.ts";
+import { sizeOf } from "../../store/memory/limit.ts";
+import type { Mutation, Store } from "../../store/store.ts";
 import { CommandError } from "../../usage.ts";
 import { rememberDeclaration } from "./renaming.ts";
 
@@ -33,15 +34,40 @@ export const feature: Feature = { adaptRecords, open: () => {} };
 function adaptRecords(opened: OpenedDeclaration): boolean {
   refuseOtherApi(opened);
   let isRenamed = false;
+  let changedBytes = 0;
   const apply = (mutation: Mutation) => {
-    isRenamed ||= mutation[0] === "rename";
+    const [kind, , document] = mutation;
+    isRenamed ||= kind === "rename";
+    if (kind === "put") changedBytes += sizeOf(document);
+    requireRoom(opened, changedBytes);
     opened.apply(mutation);
   };
   if (!rememberDeclaration({ ...opened, apply })) return false;
-  normalizeTimes(opened);
+  normalizeTimes({ ...opened, apply });
   const misfits = findMisfits(opened.collections, opened.store);
   if (misfits.length > 0) throw new CommandError(explainMisfits(misfits));
   return isRenamed;
+}
+
+/**
+ * Refuses to change more records at once than there is memory for: until all are
+ * written, each is there as it was, as it will be and as text.
+ *
+ * @throws {CommandError}
+ */
+function requireRoom(
+  { store }: OpenedDeclaration,
+  changedBytes: number,
+): void {
+  const { memory }: Pick<Store, "tables"> & Partial<Pick<Store, "memory">> =
+    store;
+  if (!memory || memory.used + changedBytes * 3 / 2 < memory.limit * 8 / 7) {
+    return;
+  }
+  throw new CommandError(
+    "cannot open the store: with this declaration more records change than there is memory for; nothing was changed: " +
+      'start once with more, with NODE_OPTIONS="--max-old-space-size=N" (in MiB)',
+  );
 }
 
 /** Refuses an API that has none of the collections of the folder: it would hide all that is stored. */

@@ -25,6 +25,7 @@ import { loadApi } from "../../../src/cli/declaration/load-api.ts";
 import { openDataFolder } from "../../../src/data-folder.ts";
 import { featureNames } from "../../../src/features.ts";
 import { feature } from "../../../src/features/evolution/feature.ts";
+import { Memory } from "../../../src/store/memory/limit.ts";
 import { apiOf } from "../../collections.ts";
 import {
   lacks,
@@ -104,6 +105,7 @@ async function stores(t: TestContext) {
   const folder = await temporaryFolder();
   t.after(() => removeFolder(folder));
   return {
+    folder,
     /** Opens it once, creates a record, and returns the values that are stored of shelves. */
     async open(
       declared: CollectionDeclaration | CollectionDeclaration[],
@@ -498,6 +500,26 @@ test("texts that become timestamps are stored, found and compared as such", asyn
   await other(shelf(text), misfit);
   await assert.rejects(other(shelf(time)), /shelves\.at: 1 record .*\(id 2\)/);
   assert.deepEqual(await other(shelf(text)), misfit);
+});
+
+test("a start that would change more records than there is memory for is refused, and changes nothing", async (t) => {
+  const { open, folder } = await stores(t);
+  const text = { at: optional(string({ maxLength: 40 })) };
+  const time = { at: optional(timestamp()) };
+  const at = "2026-01-31T12:00:00+05:00";
+  await open(shelf(text), { at });
+  class FullMemory extends Memory {
+    override get used(): number {
+      return this.limit * 8 / 7;
+    }
+  }
+  const all = { adaptRecords, memory: new FullMemory(1 << 20) };
+  await assert.rejects(
+    openDataFolder(folder, apiOf([shelf(time)]), all),
+    /more records change than there is memory for; nothing was changed/,
+  );
+  assert.deepEqual(await open(shelf(text)), { at });
+  assert.deepEqual(await open(shelf(time)), { at: "2026-01-31T07:00:00.000Z" });
 });
 
 test("private records may be referred to, and a hidden property is not mistaken for their owner", async (t) => {
