@@ -389,7 +389,7 @@ async function stepOf(
 /** Returns why a task must not continue; null if it may. */
 function abortReason(
   { store }: DeletionContext,
-  { collection: name, rules }: Deletion,
+  { collection: name, rules, filters }: Deletion,
   records: Records | undefined,
   caller: Actor | undefined,
 ): string | null {
@@ -399,7 +399,11 @@ function abortReason(
   if (rules !== digestOfRules(store)) {
     return "The declaration was changed after the request.";
   }
-  return mayAccess(caller?.grants, records.collection.access.delete)
+  const { access } = records.collection;
+  // What matches tells of the records, but for one that the request has named.
+  const isOne = filters.every(([name]) => name === "id");
+  const roles = isOne ? [access.delete] : [access.delete, access.read];
+  return roles.every((role) => mayAccess(caller?.grants, role))
     ? null
     : "The user no longer has the rights that the request had.";
 }

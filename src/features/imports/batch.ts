@@ -83,7 +83,7 @@ interface Target {
   readonly isTrusted: boolean;
   /** The highest ids that were used before the import, by the names of its collections. */
   readonly lastIds: Readonly<Record<string, number>>;
-  /** Milliseconds since 1970. */
+  /** The latest time that a line of another machine may have, in milliseconds since 1970. */
   readonly now: number;
   /** Adds a mutation to the transaction. */
   readonly apply: (mutation: Mutation) => void;

@@ -276,7 +276,8 @@ async function importPart(
             isChanged = true;
             apply(mutation);
           },
-          now: now(),
+          // The clock of a machine that has just started may be behind.
+          now: Math.max(now(), Date.parse(String(current["created_at"]))),
         });
         current = { ...current, ...progress, status: "running" };
         if (awaited.length > 0) {

@@ -558,6 +558,30 @@ test("of one record, however many refer to it, needs no right to read", async (t
   assertError(await app.send("DELETE", "books?id=1", undefined, keeper), 40300);
 });
 
+test("of what matches ends once its sender may not read the collection any more", async (t) => {
+  const access = { read: "anyone", write: "keeper", delete: "keeper" };
+  const app = await startLibrary({
+    declaration: apiOf([collection({
+      name: "shelves",
+      singular: "shelf",
+      access,
+      properties: { title: string({ maxLength: 9 }) },
+    })]),
+  });
+  t.after(() => app.stop());
+  const keeper = await app.join("kim", "keeper");
+  const all = Array.from({ length: 20_000 }, (_, at): Mutation => [
+    "put",
+    "shelves",
+    { id: at + 1, title: "a", ...times },
+  ]);
+  await commit(app.store, all, 0);
+  app.store.table("tasks").listeners.add(() => access.read = "admin");
+  const task = await remove(app, "shelves?title=a", keeper);
+  assert.match(String(task["failure"]), /no longer has the rights/);
+  assert.ok(app.store.table("shelves").size > 0);
+});
+
 test("who loses a right while it works is told that it has not ended", async (t) => {
   const { task, ids } = await deleteAcrossRoles(t, {
     ...{ from: "admin", to: "viewer" },

@@ -507,6 +507,25 @@ test("a value of any type where an id is expected rejects its line, and no other
   );
 });
 
+test("the lines of an import keep their times although the clock is behind when it goes on", async (t) => {
+  let now = Date.now();
+  const app = await startApplication({ now: () => now });
+  t.after(() => app.stop());
+  const { store, token } = app;
+  store.table("tasks").listeners.add(() => now = 0);
+  const times = {
+    created_at: "2020-01-01T00:00:00.000Z",
+    updated_at: "2021-01-01T00:00:00.000Z",
+  };
+  const raw = toLines([{ ...zoo, id: 100, ...times }]);
+  const task = await importLines(app, "/v1/zoos", { token, raw });
+  assert.deepEqual([task.imported, now], [1, 0]);
+  const { created_at, updated_at } = Object(
+    store.table("zoos").get(100)?.document,
+  );
+  assert.deepEqual({ created_at, updated_at }, times);
+});
+
 test("an import is cancelled when its task is deleted, and imported records stay", async (t) => {
   const app = await startHeldImport(t);
   const { store, token, url, animals, firstBatch } = app;
