@@ -119,6 +119,36 @@ test("begins with the oldest log, and knows what the snapshot before it holds", 
   assert.equal(await logOf(folder, "--user", "#9"), "#9 deleted zoos/1\n");
 });
 
+test("prints all changes of a record whose collection was renamed, but none of those whose name it got", async (t) => {
+  const folder = await folderOf(t);
+  const tables = ["beasts", "zoos", "animals"].map((name) => ({ name }));
+  const store = await openStore({ folder, tables });
+  const put = (of: string, name: string) =>
+    commit(store, [["put", of, { id: 1, name }]], 0);
+  await put("zoos", "Artis");
+  await put("animals", "Momo");
+  await commit(store, [["rename", "animals", "beasts"]], 0);
+  await commit(store, [["rename", "zoos", "animals"]], 0);
+  await commit(store, [["rename", "beasts", "zoos"]], 0);
+  await put("zoos", "Bo");
+  await commit(store, [["rename", "zoos", "name", "title"]], 0);
+  await store.close();
+  const record =
+    '- created animals/1 name="Momo"\n- changed zoos/1 name="Bo"\n';
+  assert.equal(await logOf(folder, "zoos/1"), record);
+  assert.equal(
+    await logOf(folder, "zoos"),
+    record.replace(
+      "\n",
+      "\n- renamed animals to beasts\n- renamed beasts to zoos\n",
+    ) + "- renamed zoos.name to title\n",
+  );
+  assert.equal(
+    await logOf(folder, "animals"),
+    '- created zoos/1 name="Artis"\n- renamed zoos to animals\n',
+  );
+});
+
 test("prints what precedes damage, and ignores a torn write", async (t) => {
   const folder = await folderOf(t);
   const store = await openStore({ folder, tables: [{ name: "zoos" }] });

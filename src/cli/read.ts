@@ -363,7 +363,7 @@ export async function refuseInside(
 
 /**
  * Prints one line for each change in the logs of a folder, with the names that
- * were declared then. If a server is writing to it, the last change may not be
+ * were declared then: also those before a collection was renamed. If a server is writing to it, the last change may not be
  * durable yet. The argument is a collection such as `animals`, or a record such
  * as `animals/7`; the flag `user` a username, or `#7` for a user who no longer
  * existed.
@@ -379,51 +379,59 @@ async function logCommand(
   const user = named && foldText(named); // as at sign-in
   const derived = collectionsOf(await settings.loadApi());
   derived.delete("authorizations");
-  const [name = "", ...id] = target?.split("/") ?? [];
+  const [name = "", ...ids] = target?.split("/") ?? [];
   if (target !== undefined && !derived.has(name)) {
     throw unknownCollection("log", name, [...derived.keys()]);
   }
-  if (id.length > 0 && !/^[1-9]\d*$/.test(id.join("/"))) {
+  if (ids.length > 0 && !/^[1-9]\d*$/.test(ids.join("/"))) {
     throw new UsageError(`log: "${target}" names no record: use ${name}/7`);
   }
-  // By sequence number, because the folder is read again if a server removes a
-  // log.
-  const changes = new Map<number, string>();
+  const [chosenId] = ids.map(Number);
+  // With the present names of their collections.
+  const changes: { of: string; readonly text: string }[] = [];
+  let lastSeq = 0; // the folder is read again if a server removes a log
   const onTransaction = (line: LogLine, tables: Tables) => {
     const { at, by = 0, seq = 0, tx = [] } = line;
+    if (seq <= lastSeq) return;
+    lastSeq = seq;
     const username = tables.get("users")?.get(by)?.document["username"];
     const author = by === 0 ? "-" : username ?? `#${by}`;
-    if (user !== undefined && user !== author) return;
-    let text = "";
+    const add = (of: string, text: string, id?: number) => {
+      const isChosen = [undefined, author].includes(user) &&
+        [undefined, id].includes(chosenId);
+      if (isChosen) changes.push({ of, text: `${at} ${author} ${text}\n` });
+    };
     for (const mutation of tx) {
       if (mutation[0] === "rename") {
         const [, of, from, to] = mutation;
-        if (![undefined, of, to ?? from].includes(target)) continue;
-        const what = to === undefined
-          ? `${of} to ${from}`
-          : `${of}.${from} to ${to}`;
-        text += `${at} ${author} renamed ${what}\n`;
+        if (to !== undefined) {
+          add(of, `renamed ${of}.${from} to ${to}`);
+          continue;
+        }
+        for (const each of changes) {
+          each.of = each.of === of ? from : each.of === from ? of : each.of;
+        }
+        add(from, `renamed ${of} to ${from}`);
         continue;
       }
       const [kind, of, value] = mutation;
+      if (ownNames.includes(of) && of !== "users") continue;
       const id = kind === "put" ? value.id : value;
-      const record = `${of}/${id}`;
-      const isChosen = [undefined, of, record].includes(target);
-      const isInternal = ownNames.includes(of) && of !== "users";
-      if (isInternal || !isChosen) continue;
       const previous = tables.get(of)?.get(id)?.document;
       const next = kind === "put" ? value : undefined;
       const verb = next && (previous ? "changed" : "created") || "deleted";
       const secret = derived.get(of)?.secretName;
       const values = describeValues({ previous, next }, secret);
-      text += `${at} ${author} ${verb} ${record}${values}\n`;
+      add(of, `${verb} ${of}/${id}${values}`, id);
     }
-    if (text !== "") changes.set(seq, text);
   };
   const { refusal } = await readStore(settings, { onTransaction });
-  for (const text of changes.values()) await print(text);
+  const chosen = target === undefined
+    ? changes
+    : changes.filter(({ of }) => of === name);
+  for (const { text } of chosen) await print(text);
   if (refusal !== undefined) throw refusal;
-  if (changes.size === 0) {
+  if (chosen.length === 0) {
     process.stderr.write("log: there are no such changes\n");
   }
 }
