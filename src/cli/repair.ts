@@ -18,8 +18,8 @@ import { historyTable } from "../api/own-tables.ts";
 import type { Commands, CommandSettings } from "../api/feature.ts";
 import { collectionsOf, tablesOf } from "../api/routes.ts";
 import { UsageError } from "../usage.ts";
-import { type FileSystem, realFiles } from "../store/log/files.ts";
-import { acquireLock } from "../store/log/lock.ts";
+import { type FileSystem, realFiles, withFile } from "../store/log/files.ts";
+import { acquireLock, hasLivingLock, socketFolder } from "../store/log/lock.ts";
 import {
   generationOf,
   makeFolder,
@@ -28,7 +28,7 @@ import {
   type StoreFolder,
   storeFolder,
 } from "../store/log/folder.ts";
-import type { Fault } from "../store/error.ts";
+import { type Fault, StoreError } from "../store/error.ts";
 import { writeMeta } from "../store/recovery/reopen.ts";
 import type { FolderScan } from "../store/recovery/scan.ts";
 import { Tables } from "../store/memory/table.ts";
@@ -52,7 +52,7 @@ interface Repaired {
  * Repairs the store in a folder.
  *
  * @param options with `tables`, those that exist even if none of their records is
- * readable
+ * readable; with `isDryRun`, the folder is only read
  * @throws {StoreError} in-use, format
  */
 export async function repairStore(
@@ -65,7 +65,8 @@ export async function repairStore(
   } = {},
 ): Promise<Repaired> {
   const place = storeFolder({ folder, files });
-  const { release } = await acquireLock(place);
+  if (isDryRun) await refuseLocked(place);
+  const lock = isDryRun ? undefined : await acquireLock(place);
   try {
     const before = await readStore(folder, { files, tables });
     if (before.refusal === undefined) return { unused: before.faults };
@@ -77,8 +78,26 @@ export async function repairStore(
     await readUndamagedStore(folder, { files });
     return { salvage, backupFolder };
   } finally {
-    await release();
+    await lock?.release();
   }
+}
+
+/** Throws `in-use` if another process has locked a folder; changes nothing, as the disk may be read-only. */
+async function refuseLocked(place: StoreFolder): Promise<void> {
+  const { files, folder } = place;
+  const remove = () => Promise.resolve();
+  const unchanged = { ...place, files: { ...files, remove } };
+  const isLocked = await withFile(
+    files,
+    `${folder}/`,
+    ({ fd }) => hasLivingLock(unchanged, socketFolder(folder, fd)),
+  );
+  if (!isLocked) return;
+  throw new StoreError(
+    "in-use",
+    `Cannot examine ${folder}: another process, such as a running server, ` +
+      'is using it: stop it first, or run "zoo-api check"',
+  );
 }
 
 /** Moves the old files away and writes the saved state; returns the folder of the old files. */

@@ -2,7 +2,9 @@ import assert from "node:assert/strict";
 import { backupStore } from "../../src/cli/backup.ts";
 import { repairStore } from "../../src/cli/repair.ts";
 import { Buffer } from "node:buffer";
-import { cp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { once } from "node:events";
+import { cp, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import type { Salvage } from "../../src/cli/recovery/salvage.ts";
@@ -264,11 +266,18 @@ test("a dry run finds what the repair does, and changes nothing", async (t) => {
   const folder = await folderFor(t);
   await fill(folder, 6);
   await damage(join(folder, "wal-1.jsonl"), "Zoo 4");
+  const stale = createServer();
+  await once(stale.listen(join(folder, "new")), "listening");
+  await rename(join(folder, "new"), join(folder, "lock-0.sock"));
+  stale.close();
   const before = await contents(folder);
-  const dry = await repairStore(folder, { isDryRun: true });
+  const refuse = () => Promise.reject(new Error("a read-only disk"));
+  const files = { ...realFiles, rename: refuse, remove: refuse };
+  const dry = await repairStore(folder, { files, isDryRun: true });
   assert.equal(dry.backupFolder, undefined);
   assert.deepEqual(await contents(folder), before);
-  assert.deepEqual((await readdir(folder)).sort(), [...before.keys()].sort());
+  const names = [...before.keys(), "lock-0.sock"].sort();
+  assert.deepEqual((await readdir(folder)).sort(), names);
   assert.deepEqual(dry.salvage, (await repairStore(folder)).salvage);
 });
 
@@ -347,7 +356,9 @@ test("a repair does not touch an undamaged store, and refuses one in use", async
   assert.equal((await repairStore(folder)).backupFolder, undefined);
   assert.deepEqual(await contents(folder), before);
   const store = await openFor(t, folder);
-  await assert.rejects(repairStore(folder), { code: "in-use" });
+  for (const isDryRun of [true, false]) {
+    await assert.rejects(repairStore(folder, { isDryRun }), { code: "in-use" });
+  }
   await store.close();
 });
 

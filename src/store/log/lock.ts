@@ -113,7 +113,7 @@ async function publish(place: StoreFolder, sockets: string) {
 }
 
 /** Returns whether another process has a lock, and removes those of dead ones. */
-async function hasLivingLock(
+export async function hasLivingLock(
   { files, folder }: StoreFolder,
   sockets: string,
   ownName?: string,
@@ -141,7 +141,7 @@ async function isAlive(path: string): Promise<boolean> {
 }
 
 /** Returns a path of an open folder that is short enough for the sockets in it. */
-function socketFolder(folder: string, descriptor: number): string {
+export function socketFolder(folder: string, descriptor: number): string {
   const isShort = Buffer.byteLength(folder) <= maxFolderBytes;
   return isShort || process.platform !== "linux"
     ? folder
