@@ -6,8 +6,8 @@
  * progress; a task whose spool is missing is reported as failed.
  */
 
-import { rmdir } from "node:fs/promises";
-import { join } from "node:path";
+import { realpath, rmdir } from "node:fs/promises";
+import { basename, dirname, isAbsolute, join, relative } from "node:path";
 import process from "node:process";
 import { declarationTable } from "../api/declaration/remembered.ts";
 import { historyTable } from "../api/own-tables.ts";
@@ -15,11 +15,12 @@ import type { Commands, CommandSettings } from "../api/feature.ts";
 import { CommandError, UsageError } from "../usage.ts";
 import { createReader, findEtcd, type Flags } from "./command-line.ts";
 import { print, reportTasks } from "./output.ts";
-import { errorText, StoreError } from "../store/error.ts";
+import { errorCode, errorText, StoreError } from "../store/error.ts";
 import {
   isNoSpaceError,
   readSmallFile,
   realFiles,
+  undefinedIfMissing,
   writeSmallFile,
 } from "../store/log/files.ts";
 import {
@@ -33,7 +34,7 @@ import type { LogStart } from "../store/log/format.ts";
 import { freezeTables, saveSnapshot } from "../store/log/snapshot.ts";
 import { countRecords, type Tables } from "../store/memory/table.ts";
 import { writeMeta } from "../store/recovery/reopen.ts";
-import { type Place, readUndamagedStore, refuseInside } from "./read.ts";
+import { type Place, readUndamagedStore } from "./read.ts";
 
 export const commands: Commands = {
   backup: [1, backupCommand],
@@ -52,26 +53,62 @@ export async function backupStore(
   from: Place | string,
   to: string,
 ): Promise<{ readonly seq: number; readonly records: number }> {
-  const isNew = await makeFolder(realFiles, to);
-  if ((await realFiles.list(to)).length > 0) {
+  if ((await realFiles.list(to).catch(undefinedIfMissing))?.length) {
     throw new StoreError(
       "not-empty",
       `Cannot copy to ${to}: it is not empty: name another folder`,
     );
   }
+  const place = typeof from === "string" ? { dataDir: from } : from;
+  const removeFolders = await createOutputFolder(to, place);
   try {
-    const folder = typeof from === "string" ? from : from.dataDir;
-    if (typeof from === "string" || !from.etcd) await refuseInside(to, folder);
     await writeCopy(from, to);
     return await readCopy(to);
   } catch (error) {
     for (const name of await realFiles.list(to)) {
       await realFiles.remove(join(to, name));
     }
-    if (isNew) await rmdir(to).catch(() => {});
+    await removeFolders();
     if (!isNoSpaceError(error)) throw error;
     throw new CommandError(`cannot copy to ${to}: ${errorText(error)}`);
   }
+}
+
+/**
+ * Creates a folder that a command writes a store's records to.
+ *
+ * @returns the function that removes it and the parents created with it, if they
+ * are empty
+ * @throws {CommandError} if it is within the data folder
+ */
+export async function createOutputFolder(to: string, { dataDir, etcd }: Place) {
+  if (!etcd) await refuseInside(to, dataDir);
+  const created: string[] = [];
+  const makeOne = async (path: string) => {
+    const isNew = await realFiles.makeFolder(path);
+    if (isNew) created.unshift(path);
+    return isNew;
+  };
+  await makeFolder({ ...realFiles, makeFolder: makeOne }, to);
+  return async () => {
+    for (const each of created) await rmdir(each).catch(() => {});
+  };
+}
+
+async function refuseInside(folder: string, dataDir: string): Promise<void> {
+  const way = relative(await realpath(dataDir), await realPathOf(folder));
+  if (way.startsWith("..") || isAbsolute(way)) return;
+  throw new CommandError(
+    `${folder} is within the data folder: name another one`,
+  );
+}
+
+/** Returns the path without links of a folder that need not exist yet. */
+async function realPathOf(path: string): Promise<string> {
+  return await realpath(path).catch(async (error) => {
+    if (errorCode(error) !== "ENOENT") throw error;
+    return join(await realPathOf(dirname(path)), basename(path));
+  });
 }
 
 /** Copies a store into a folder. A function of its own, so that nothing of it is in memory when the copy is read back. */
@@ -133,7 +170,7 @@ async function backupCommand(
   settings: CommandSettings,
   [to]: readonly string[],
 ): Promise<void> {
-  if (to === undefined) {
+  if (!to) {
     throw new UsageError("backup: name a folder to copy to: backup DIR");
   }
   await copyStore(settings, { dataDir: to });

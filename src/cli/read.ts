@@ -4,8 +4,7 @@
  * writing it.
  */
 
-import { readdir, realpath } from "node:fs/promises";
-import { isAbsolute, relative } from "node:path";
+import { readdir } from "node:fs/promises";
 import process from "node:process";
 import type { ApiDeclaration } from "../api/declaration/api.ts";
 import type { Commands, CommandSettings } from "../api/feature.ts";
@@ -349,24 +348,12 @@ function noStore(folder: string): CommandError {
   return new CommandError(`${folder}: there is no store in it`);
 }
 
-/** Throws if a folder is that of a store, or within it. */
-export async function refuseInside(
-  folder: string,
-  dataDir: string,
-): Promise<void> {
-  const way = relative(await realpath(dataDir), await realpath(folder));
-  if (way.startsWith("..") || isAbsolute(way)) return;
-  throw new CommandError(
-    `${folder} is within the data folder: name another one`,
-  );
-}
-
 /**
  * Prints one line for each change in the logs of a folder, with the names that
- * were declared then: also those before a collection was renamed. If a server is writing to it, the last change may not be
- * durable yet. The argument is a collection such as `animals`, or a record such
- * as `animals/7`; the flag `user` a username, or `#7` for a user who no longer
- * existed.
+ * were declared then: also those before a collection was renamed. If a server
+ * is writing to it, the last change may not be durable yet. The argument is a
+ * collection such as `animals`, or a record such as `animals/7`; the flag `user`
+ * a username, or `#7` for a user who no longer existed.
  *
  * @throws {UsageError} on an unknown collection; {StoreError} on damage, after
  * all changes before it are printed

@@ -696,7 +696,7 @@ describe("the command line", { concurrency: 3 }, () => {
     const cases: [string[], string][] = [
       [["check", "--data-dir", path("none")], "none: there is no such"],
       [["check", "--data-dir", path("file")], "file: it is not a folder"],
-      [["export", "--to", path("file")], "file: it exists already"],
+      [["export", "--to", path("file")], "file: it is not a folder"],
       [
         ["export", "--to", path("files")],
         "files/zoos.ndjson exists already",
@@ -704,7 +704,10 @@ describe("the command line", { concurrency: 3 }, () => {
       // Of several files, none is written.
       [["export", "--to", path("some")], "some/animals.ndjson exists already"],
       [["export", "--to", path("store/x")], "store/x is within the data"],
+      [["export", "--to", path("store/x/1")], "store/x/1 is within the"],
       [["backup", path("store/x")], "store/x is within the data folder"],
+      [["backup", path("store/x/1")], "store/x/1 is within the data folder"],
+      [["backup", path("x/1"), "--data-dir", path("some")], "some: there is"],
       [["serve", "--data-dir", path("file")], "file: "],
       [["serve", "--data-dir", path("file/x")], "file/x: it is not a folder"],
       [["serve", "--data-dir", path("link")], "link: "],
@@ -730,6 +733,8 @@ describe("the command line", { concurrency: 3 }, () => {
       assert.equal(stderr.trimEnd().split("\n").length, 1, stderr);
       assert.doesNotMatch(stderr, /E[A-Z]{4,}/); // no code of the system
     }
+    const unnamed = await runHere(["backup", ""], { env });
+    assert.match(unnamed.stderr, /^zoo-api: backup: name a folder to copy to/);
     const after = await readdir(folder, { recursive: true });
     assert.deepEqual(after.sort(), before.sort());
   });

@@ -1,7 +1,7 @@
 /** The command `export`: records as NDJSON, of one collection to the output or of all to files. */
 
 import { createWriteStream } from "node:fs";
-import { mkdir, readdir, rename, rm } from "node:fs/promises";
+import { readdir, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import { pipeline } from "node:stream/promises";
@@ -17,13 +17,14 @@ import { collectionsOf } from "../../api/routes.ts";
 import { errorText } from "../../store/error.ts";
 import type { Row } from "../../store/store.ts";
 import { CommandError, UsageError } from "../../usage.ts";
+import { createOutputFolder } from "../backup.ts";
 import {
   print,
   printData,
   showProgress,
   unknownCollection,
 } from "../output.ts";
-import { readAdapted, refuseInside } from "../read.ts";
+import { readAdapted } from "../read.ts";
 
 export const commands: Commands = {
   export: [1, exportCommand],
@@ -78,13 +79,7 @@ async function exportAll(settings: CommandSettings, to: string): Promise<void> {
   const declaration = await settings.loadApi();
   const derived = collectionsOf(declaration);
   const tables = await readAdapted(settings, declaration);
-  const created = await mkdir(to, { recursive: true });
-  if (!settings.etcd) {
-    await refuseInside(to, settings.dataDir).catch(async (error) => {
-      if (created) await rm(created, { recursive: true });
-      throw error;
-    });
-  }
+  const removeFolders = await createOutputFolder(to, settings);
   const names = declaration.collections.map(({ name }) => name);
   const found = await readdir(to);
   const existing = names.map((name) => `${name}.ndjson`)
@@ -106,10 +101,10 @@ async function exportAll(settings: CommandSettings, to: string): Promise<void> {
     // At the end, as a part of the files would look complete.
     for (const path of parts) await rename(path, nameOf(path));
   } catch (error) {
-    const written = created ? [created] : [...parts, ...parts.map(nameOf)];
-    for (const each of written) {
-      await rm(each, { recursive: true, force: true });
+    for (const each of [...parts, ...parts.map(nameOf)]) {
+      await rm(each, { force: true });
     }
+    await removeFolders();
     throw error;
   }
 }

@@ -107,7 +107,7 @@ function sourcesOf(
     if (sources.some((each) => each.collection === collection)) {
       throw new UsageError(`import: name ${collection} once`);
     }
-    if (file === undefined) {
+    if (!file) {
       throw new UsageError(
         `import: name a file for ${collection}: import COLLECTION FILE`,
       );

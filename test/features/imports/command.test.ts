@@ -164,6 +164,7 @@ test("import reports unusable arguments in one line", async () => {
       /unknown collection "authorizations"/,
     ],
     [["import", "zoos"], 2, /name a file/],
+    [["import", "zoos", ""], 2, /name a file for zoos/],
     [["import", "zoos", "a", "b"], 2, /unknown collection "b"/],
     [["import", "zoos", "a", "zoos", "b"], 2, /name zoos once/],
     [["import", "zoos", "a", "--from", "b"], 2, /files or --from, not both/],
