@@ -1,8 +1,9 @@
 /** A client's view of a disk that fails, fills up or is slow. */
 
 import { strict as assert } from "node:assert";
+import { Buffer } from "node:buffer";
 import { execFileSync } from "node:child_process";
-import { rename, rm } from "node:fs/promises";
+import { rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import { describe, test } from "node:test";
@@ -24,7 +25,7 @@ import {
   start,
   temporaryFolder,
 } from "./harness.ts";
-import { startHere } from "./in-process.ts";
+import { runHere, startHere } from "./in-process.ts";
 
 const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
 const seed = { zoos: [zoo, { ...zoo, name: "Blijdorp" }] };
@@ -136,6 +137,63 @@ test(
       await fill(server, token);
     } finally {
       await server?.stop();
+      execFileSync("umount", ["-l", disk]);
+      await removeFolder(disk);
+    }
+  },
+);
+
+test(
+  "a command or start that finds no space names the folder on the full disk, and what to do",
+  { skip: noMount },
+  async () => {
+    const disk = await temporaryFolder();
+    execFileSync("mount", ["-t", "tmpfs", "-o", "size=3m", "tmpfs", disk]);
+    try {
+      const folder = join(disk, "store");
+      const declare = async (name: string) => {
+        const path = join(disk, `${name}.js`);
+        await writeFile(
+          path,
+          `const access = { read: "anyone", write: "viewer", delete: "viewer" };
+          export default ({ collection, string }) => ({
+            title: "Plants",
+            collections: [collection({
+              name: "plants", singular: "plant", access,
+              properties: { ${name}: string({ maxLength: 9 }) },
+            })],
+          });`,
+        );
+        return path;
+      };
+      const [first, changed] = [await declare("name"), await declare("title")];
+      const runIn = (dataDir: string, file: string, ...words: string[]) =>
+        runHere([...words, "--data-dir", dataDir, "--collections", file], {
+          input: `${adminPassword}\n`,
+          env: { JWT_SECRET: "" },
+        });
+      const added = await runIn(folder, first, "user", "add", "ada");
+      assert.equal(added.code, 0, added.stderr);
+      await rm(join(folder, "reserve"), { force: true });
+      const filler = Buffer.alloc(1 << 22);
+      await assert.rejects(writeFile(join(disk, "filler"), filler));
+      const cases: [string, string, ...string[]][] = [
+        [folder, first, "user", "add", "kim"],
+        [folder, first, "serve"], // writes the secret
+        [join(disk, "new"), first, "serve"],
+      ];
+      if (!lacks("evolution")) cases.push([folder, changed, "serve"]);
+      for (const words of cases) {
+        const { code, stderr } = await runIn(...words);
+        assert.equal(code, 1, stderr);
+        assert.ok(stderr.includes(words[0]), stderr);
+        assert.match(
+          stderr,
+          / is full: delete .* or move the (?:data )?folder/,
+        );
+        assert.doesNotMatch(stderr, /ENOSPC/);
+      }
+    } finally {
       execFileSync("umount", ["-l", disk]);
       await removeFolder(disk);
     }

@@ -10,6 +10,7 @@ import { loadApi } from "./declaration/load-api.ts";
 
 const { argv, env } = process;
 let isServing = false;
+let dataDir = "";
 
 /** Parses the command line of a server; returns undefined if it is another one, or has a mistake. */
 function parseServe(words: readonly string[]) {
@@ -30,8 +31,9 @@ async function run(words: readonly string[]): Promise<number> {
   isServing = name === "serve";
   const reader = createReader(flags, env);
   const config = reader.read(settings);
+  dataDir = config.DATA_DIR;
   const options: CommandSettings = {
-    dataDir: config.DATA_DIR,
+    dataDir,
     etcd: await findEtcd(reader),
     flags,
     reader,
@@ -69,7 +71,7 @@ try {
   process.exitCode = await run(argv.slice(2));
 } catch (error) {
   const { printFailure } = await import("./output.ts");
-  printFailure(error);
+  printFailure(error, dataDir);
   // A timer in a declaration file would keep the process alive.
   process.exit(error instanceof UsageError ? 2 : 1);
 }

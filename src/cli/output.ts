@@ -6,6 +6,7 @@ import { beginHistory } from "../api/own-tables.ts";
 import { tasks, unfinishedTasks } from "../api/tasks/tasks.ts";
 import { escapeControls } from "../log.ts";
 import { errorCode, errorText } from "../store/error.ts";
+import { isNoSpaceError } from "../store/log/files.ts";
 import type { Fault, Store } from "../store/store.ts";
 import { CommandError, UsageError } from "../usage.ts";
 
@@ -118,19 +119,19 @@ const listenErrors: Readonly<Record<string, string>> = {
 };
 
 /** Prints why a command has failed; of an unexpected error also where, and which command finds stored rows that cause one. */
-export function printFailure(error: unknown): void {
+export function printFailure(error: unknown, dataDir: string): void {
   // A StoreError and the errors of the operating system have a code.
   const isExpected = error instanceof UsageError ||
     error instanceof CommandError || errorCode(error) !== "";
   const [place = ""] = / at .*\/.*/.exec(Object(error).stack) ?? [];
   const text = isExpected
-    ? explain(error)
+    ? explain(error, dataDir)
     : `unexpected ${error}${place}: "zoo-api check" lists stored rows that no server writes`;
   printErrors(text.replace(/^/gm, "zoo-api: "));
 }
 
 /** Returns the message of an error, and its reason: what is wrong with which file, or why a server cannot listen. */
-export function explain(error: unknown): string {
+function explain(error: unknown, dataDir: string): string {
   const text = errorText(error);
   const { cause = error } = Object(error);
   if (error instanceof CommandError && cause !== error) {
@@ -138,6 +139,13 @@ export function explain(error: unknown): string {
   }
   const { address, path = address, dest = path } = Object(cause); // or of a socket that locks a folder
   const code = errorCode(cause);
+  if (isNoSpaceError(cause)) {
+    return text.replace(
+      errorText(cause),
+      `the disk of ${path ?? dataDir} is full: ` +
+        "delete something else from it, or move the data folder to a larger one",
+    );
+  }
   const reason = fileErrors[code];
   const place = code === "EISDIR" ? dest : path; // whose name a file should get
   return reason && place

@@ -166,7 +166,7 @@ export async function readUndamagedStore(
 async function check(settings: CommandSettings): Promise<number> {
   const api = await settings.loadApi();
   return await checkStore(settings, api).catch((error) => {
-    printFailure(error);
+    printFailure(error, settings.dataDir);
     return 2;
   });
 }

@@ -23,6 +23,9 @@ import type { Pending } from "./queue.ts";
 import { reopenLog } from "./recovery/reopen.ts";
 import type { FolderScan } from "./recovery/scan.ts";
 
+const remedy =
+  "delete something else from this disk, or move the folder to a larger one";
+
 /**
  * Keeps space on the disk.
  *
@@ -86,7 +89,7 @@ export class FullDisk {
       const needed = scan.log.size; // it is copied
       throw new StoreError(
         "disk-full",
-        `Cannot open ${path}: the disk is full. At least ${needed} bytes must be free to start, but only ${free} are: delete something else from this disk, or move the folder to a larger one`,
+        `Cannot open ${path}: the disk is full. At least ${needed} bytes must be free to start, but only ${free} are: ${remedy}`,
         { cause },
       );
     });
@@ -95,7 +98,11 @@ export class FullDisk {
   /** Counts the documents of a transaction; throws unless it is accepted now. */
   admit({ text, puts, allowWhenFull }: Pending): void {
     if (this.isFull && puts > 0 && !allowWhenFull) {
-      throw new StoreError("disk-full", "The disk is full");
+      const { folder } = this.#context.folder;
+      throw new StoreError(
+        "disk-full",
+        `Cannot write to ${folder}: the disk is full: ${remedy}`,
+      );
     }
     this.#forecast.add(text.length, puts);
   }

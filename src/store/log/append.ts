@@ -25,7 +25,7 @@ export async function append(
     await cutZeros(log);
     throw new StoreError(
       "disk-full",
-      `The disk is full (${errorText(error)}); nothing was changed`,
+      `Cannot write the log (${errorText(error)}); nothing was changed`,
       { cause: error },
     );
   });
