@@ -355,12 +355,21 @@ export function etcdError(
   );
 }
 
+/** What to do about some of etcd's errors. */
+const advices = [
+  ["user name is empty", "set ETCD_USER and ETCD_PASSWORD"],
+  [
+    "space exceeded",
+    'compact and defragment etcd, raise its quota, then run "etcdctl alarm disarm"',
+  ],
+] as const;
+
 function describe(cause: unknown): string {
   if (errorCode(cause) === "ABORT_ERR") return "no answer in time";
   const text = errorText(cause);
-  return text.includes("user name is empty")
-    ? `${text}: set ETCD_USER and ETCD_PASSWORD`
-    : text;
+  const [, advice] = advices.find(([reported]) => text.includes(reported)) ??
+    [];
+  return advice ? `${text}: ${advice}` : text;
 }
 
 export function toBase64(value: Uint8Array | string): string {

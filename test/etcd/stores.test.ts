@@ -694,6 +694,12 @@ test("an etcd that is full says so, and can be read, also by those who asked wit
   await Promise.all([refused, store.confirm(true)]);
   assert.ok(store.isWritable);
   assert.match(store.notices.join(), /^etcd is full: the log says more$/);
+  gateway.faultOf = (path) => path === "kv/range" ? undefined : "full";
+  await assert.rejects(open(t, etcd), {
+    code: "disk-full",
+    message:
+      /exceeded: compact and defragment etcd, raise its quota, then run "etcdctl alarm disarm"; nothing was changed$/,
+  });
   gateway.faultOf = () => undefined;
   await add(store, "Berlin");
   assert.deepEqual(store.notices, []);
