@@ -366,14 +366,7 @@ async function logCommand(
   const user = named && foldText(named); // as at sign-in
   const derived = collectionsOf(await settings.loadApi());
   derived.delete("authorizations");
-  const [name = "", ...ids] = target?.split("/") ?? [];
-  if (target !== undefined && !derived.has(name)) {
-    throw unknownCollection("log", name, [...derived.keys()]);
-  }
-  if (ids.length > 0 && !/^[1-9]\d*$/.test(ids.join("/"))) {
-    throw new UsageError(`log: "${target}" names no record: use ${name}/7`);
-  }
-  const [chosenId] = ids.map(Number);
+  const [name, chosenId] = parseTarget(target, [...derived.keys()]);
   // With the present names of their collections.
   const changes: { of: string; readonly text: string }[] = [];
   let lastSeq = 0; // the folder is read again if a server removes a log
@@ -421,6 +414,21 @@ async function logCommand(
   if (chosen.length === 0) {
     process.stderr.write("log: there are no such changes\n");
   }
+}
+
+/** Returns the collection of an argument such as `animals/7`, and the id of the record, if it names one. */
+function parseTarget(
+  target: string | undefined,
+  names: readonly string[],
+): [name: string, ...id: number[]] {
+  const [name = "", ...ids] = target?.split("/") ?? [];
+  if (target !== undefined && !names.includes(name)) {
+    throw unknownCollection("log", name, names);
+  }
+  if (ids.length > 0 && !/^[1-9]\d*$/.test(ids.join("/"))) {
+    throw new UsageError(`log: "${target}" names no record: use ${name}/7`);
+  }
+  return [name, ...ids.map(Number)];
 }
 
 /** Lists the new values of the properties that differ, also of those that are no longer declared, but only the name of a secret. */
