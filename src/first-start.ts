@@ -61,9 +61,8 @@ export async function createFirstAdmin(
   const exists = () =>
     users.count("role", role) + users.count("username", "admin") > 0;
   if (exists()) return;
-  const isRandom = ADMIN_PASSWORD === undefined;
   const password = ADMIN_PASSWORD ?? randomBytes(15).toString("base64url");
-  const isWritten = isRandom && !stdout.isTTY;
+  const isWritten = !ADMIN_PASSWORD && !stdout.isTTY;
   const path = join(DATA_DIR, passwordFile);
   if (isWritten) await writeSmallFile(realFiles, path, `${password}\n`);
   try {
@@ -78,7 +77,7 @@ export async function createFirstAdmin(
   const message = "created user admin";
   if (isWritten) return print("info", message, { password_file: path });
   log("info", message);
-  if (isRandom) stdout.write(`The password of admin is ${password}\n`);
+  if (!ADMIN_PASSWORD) stdout.write(`The password of admin is ${password}\n`);
 }
 
 /** Removes the file with the random password of the first admin, if it exists. */

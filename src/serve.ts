@@ -88,13 +88,9 @@ async function serve(options: CommandSettings): Promise<void> {
     });
     closing.unshift(() => listener.close(graceMs, announceMs));
     const stopped = stopSignal();
+    const place = etcd ? "etcd" : resolve(dataDir);
     if (isForPeople) {
-      print(
-        "info",
-        `the data is in ${
-          etcd ? "etcd" : resolve(dataDir)
-        }; Ctrl-C stops the server`,
-      );
+      print("info", `the data is in ${place}; Ctrl-C stops the server`);
     }
     const urls = describeUrls(config, all, listener.port);
     print("info", `listening on ${urls} ${describeProcess(store)}`);

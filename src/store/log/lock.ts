@@ -31,7 +31,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { setTimeout as delay } from "node:timers/promises";
 import { errorCode, StoreError } from "../error.ts";
-import { type FileSystem, statOf } from "./files.ts";
+import { statOf } from "./files.ts";
 import { randomName, type StoreFolder } from "./folder.ts";
 
 /** The longest path of a folder with sockets: with their names, 27 bytes, it may have 103 (on Linux 107). */
@@ -75,7 +75,10 @@ export async function acquireLock(place: StoreFolder) {
  * this name is in it: itself and not a copy, as of a whole folder. Its inode is
  * not used again while a process listens.
  */
-async function whileLocked(place: StoreFolder, name: string) {
+async function whileLocked(
+  place: StoreFolder,
+  name: string,
+): Promise<StoreFolder> {
   const { files, folder } = place;
   const socket = join(folder, name);
   const inode = (await statOf(socket))?.ino;
@@ -83,16 +86,17 @@ async function whileLocked(place: StoreFolder, name: string) {
     if ((await statOf(socket))?.ino === inode) return files;
     throw new StoreError(
       "unusable",
-      `Cannot use ${folder}: it is not the folder that was opened, which was ` +
-        "renamed or replaced meanwhile; nothing is written here: stop this process",
+      `Cannot use ${folder}: it is not the folder that was opened, which was renamed or replaced meanwhile: stop this process`,
     );
   };
-  const guarded: FileSystem = {
-    ...files,
-    open: async (path, mode) => (await held()).open(path, mode),
-    rename: async (from, to) => (await held()).rename(from, to),
+  return {
+    ...place,
+    files: {
+      ...files,
+      open: async (path, mode) => (await held()).open(path, mode),
+      rename: async (from, to) => (await held()).rename(from, to),
+    },
   };
-  return { ...place, files: guarded };
 }
 
 /** Listens on a new socket; returns its name and the function that ends it. */
