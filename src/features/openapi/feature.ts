@@ -31,7 +31,7 @@ export const feature: Feature = {
 };
 
 const introduction =
-  `Filters are parameters such as \`name=Artis\`, or with an operator \`name:contains=art\`: \`ne\` is not, \`lt\`, \`lte\`, \`gt\`, \`gte\` is less, at most, greater, at least, \`in\` is one of; \`contains\` and \`starts\` ignore case and space around the text. Parameters with several values may be repeated or joined by commas.
+  `Filters are parameters such as \`name=Artis\`, or with an operator \`name:contains=art\`: \`ne\` is not, \`lt\`, \`lte\`, \`gt\`, \`gte\` is less, at most, greater, at least, \`in\` is one of; \`contains\` and \`starts\` trim and ignore case. Several values may be repeated or joined by commas.
 
 Every operation can respond with 429, 431 and 500, one with a body with 408, 413 and 415, GET with 406, and one that writes, takes long or asks another server with 503: these are the response \`default\`. \
 Every URL responds with 405 and Allow to a method that it does not support, and with 501 to one that no URL supports; a malformed or oversized header is 400, 414, 417 or 431. \
