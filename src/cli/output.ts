@@ -76,7 +76,7 @@ export function reportTasks(tables: Store["tables"]): void {
     const { id, type, collection, imported, deleted } = each;
     const state = type === "import"
       ? `${imported} records are in, perhaps without some of their references; the next import into ` +
-        "this store first finishes it, or a start of its server, unless it has users"
+        "this store first finishes it, or a start of its server, unless it has users; in a copy, which lacks its lines, it fails"
       : `${deleted} records are deleted; the next start of the server resumes it, or with ` +
         `FEATURES that have imports but not deletions, it waits, and DELETE /v1/tasks/${id} cancels it`;
     printErrors(

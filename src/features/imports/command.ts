@@ -255,7 +255,7 @@ async function* readInput(
 /** Prints the result of an import and returns the exit code. */
 async function report(task: Task | undefined): Promise<number> {
   if (task === undefined) throw new Error("The import task no longer exists");
-  const { id, status, failure, imported, rejected, errors } = task;
+  const { id, status, failure, imported, rejected, errors, server } = task;
   const names = partsOf(task).map(({ collection }) => collection).join(", ");
   for (const { collection, line, errors: found } of errors) {
     const messages = found.map(({ message }) => message).join(" ");
@@ -267,7 +267,9 @@ async function report(task: Task | undefined): Promise<number> {
   }
   await print(`imported ${imported} ${names}, rejected ${rejected}\n`);
   if (status === "succeeded") return errors.length === 0 ? 0 : 1;
-  const next = names.includes("users")
+  const next = server !== undefined // shared by several
+    ? "the next import from this data folder finishes it if it begins within a minute; after that, a running server ends it"
+    : names.includes("users")
     ? "the next import finishes it, but no start of the server, which accepts no hashes"
     : "the next start of the server, or the next import, finishes it";
   throw new CommandError(

@@ -244,7 +244,7 @@ async function interrupted(
 function warningOf(name: string, imported: number): string {
   return `zoo-api: an import of ${name} (task 1) is not finished: ${imported} records are in, ` +
     "perhaps without some of their references; the next import into this store " +
-    "first finishes it, or a start of its server, unless it has users\n";
+    "first finishes it, or a start of its server, unless it has users; in a copy, which lacks its lines, it fails\n";
 }
 
 /** Imports a zoo with the command, which first finishes an earlier import. */
