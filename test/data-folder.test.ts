@@ -497,6 +497,15 @@ const malformedRows: readonly (readonly [Mutation, string])[] = [
   [["put", "_retention", { id: 9, at: "now" }], "_retention.at"],
 ];
 
+test("a large seed leaves no log that takes as much memory to read", async (t) => {
+  const folder = join(await temporaryFolder(), "store");
+  const seed = { zoos: Array(30_000).fill(zoo) };
+  const server = await startHere({ folder, seed });
+  t.after(() => server.stop());
+  const names = await readdir(folder);
+  assert.ok(names.includes("snapshot-2.jsonl"), names.join());
+});
+
 test("check finds no fault in a failed task, however long its names are", async (t) => {
   const folder = await filled(t);
   const tables = [{ name: "tasks" }];

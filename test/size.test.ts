@@ -47,7 +47,7 @@ const ratchets: readonly [
   ["a server without features loads", 47_992, (path) => kernel.has(path)],
   [
     "everything but later features has",
-    169_615,
+    169_690,
     (path) => ![...laterFeatures.keys()].some((name) => isOf(name)(path)),
   ],
 ];

@@ -21,12 +21,15 @@ import type { Mutation, Store } from "../../store/store.ts";
 import { CommandError } from "../../usage.ts";
 import { rememberDeclaration } from "./renaming.ts";
 
+/** A start that changes more than this writes a snapshot at once. */
+const minCheckpointBytes = 1 << 20;
+
 export const feature: Feature = { adaptRecords, open: () => {} };
 
 /**
  * Adapts the stored records to a declaration.
  *
- * @returns whether names were exchanged
+ * @returns whether a snapshot must follow: names were exchanged, or the log has a line that takes much memory to read
  * @throws {CommandError} if it is that of another API, records do not fit, or a
  * renaming would hide others;
  * the caller then rolls back
@@ -46,7 +49,7 @@ function adaptRecords(opened: OpenedDeclaration): boolean {
   normalizeTimes({ ...opened, apply });
   const misfits = findMisfits(opened.collections, opened.store);
   if (misfits.length > 0) throw new CommandError(explainMisfits(misfits));
-  return isRenamed;
+  return isRenamed || changedBytes > minCheckpointBytes;
 }
 
 /**

@@ -1,7 +1,7 @@
 /** A changed declaration, as an operator sees it: through the command line and a server that it runs. */
 
 import { strict as assert } from "node:assert";
-import { readFile, writeFile } from "node:fs/promises";
+import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import {
@@ -18,6 +18,7 @@ import {
   timestamp,
   unique,
 } from "../../../src/api/declaration/properties.ts";
+import type { Mutation } from "../../../src/store/store.ts";
 import { writeRecord } from "../../../src/api/records/writing.ts";
 import { operatorContext } from "../../operator.ts";
 import { recordsOf } from "../../../src/api/records/local.ts";
@@ -520,6 +521,30 @@ test("a start that would change more records than there is memory for is refused
   );
   assert.deepEqual(await open(shelf(text)), { at });
   assert.deepEqual(await open(shelf(time)), { at: "2026-01-31T07:00:00.000Z" });
+});
+
+test("a start that changes very many records leaves no log that takes as much memory to read", async (t) => {
+  const { folder } = await stores(t);
+  const at = { first: string({ maxLength: 40 }), then: timestamp() };
+  const time = "2026-01-31T07:00:00.000Z";
+  const store = await openDataFolder(folder, apiOf([shelf({ at: at.first })]));
+  const rows = Array.from({ length: 10_000 }, (_, index): Mutation => [
+    "put",
+    "shelves",
+    {
+      id: index + 1,
+      at: "2026-01-31T12:00:00+05:00",
+      created_at: time,
+      updated_at: time,
+    },
+  ]);
+  await store.settle(() => ({ seq: store.apply(rows, 0) }));
+  await store.close();
+  const api = apiOf([shelf({ at: at.then })]);
+  const next = await openDataFolder(folder, api, { adaptRecords });
+  t.after(() => next.close());
+  const names = await readdir(folder);
+  assert.ok(names.includes("snapshot-2.jsonl"), names.join());
 });
 
 test("private records may be referred to, and a hidden property is not mistaken for their owner", async (t) => {
