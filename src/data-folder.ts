@@ -10,7 +10,7 @@ import {
 import type { Feature } from "./api/feature.ts";
 import { collectionsOf, tablesOf } from "./api/routes.ts";
 import { CommandError } from "./usage.ts";
-import { readFolderMode } from "./store/log/files.ts";
+import { statOf } from "./store/log/files.ts";
 import { openStore, type Store, type StoreOptions } from "./store/store.ts";
 
 /** How a data folder is opened. */
@@ -97,7 +97,8 @@ const neverRenamed = { newNames: {}, renamings: 0 };
 
 /** Throws if the permission bits give other users access to a folder. Windows has none. */
 async function refuseSharedFolder(folder: string): Promise<void> {
-  const mode = await readFolderMode(folder) ?? 0;
+  const stats = await statOf(folder);
+  const mode = stats?.isDirectory() ? stats.mode & 0o777 : 0;
   if (process.platform === "win32" || (mode & 0o077) === 0) return;
   throw new CommandError(
     `other users may access the folder ${folder} (mode ${mode.toString(8)}): ` +

@@ -107,10 +107,10 @@ async function serve(options: CommandSettings): Promise<void> {
  * @throws {UsageError} if one is not allowed, or its feature is not on
  */
 async function loadCheckedFeatures(
-  { loadFeatures, reader }: CommandSettings,
+  { etcd, loadFeatures, reader }: CommandSettings,
 ): Promise<readonly Feature[]> {
   const features = await loadFeatures();
-  const names = reader.isSet("STORE") ? ["ETCD_USER", "READS"] : [];
+  const names = etcd ? ["ETCD_USER", "READS"] : [];
   for (const { settings = {}, checkSettings } of features) {
     names.push(...Object.keys({ ...reader.read(settings) }));
     checkSettings?.(reader);

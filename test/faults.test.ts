@@ -189,7 +189,7 @@ test(
         assert.ok(stderr.includes(words[0]), stderr);
         assert.match(
           stderr,
-          / is full: delete .* or move the (?:data )?folder/,
+          / is full: delete .* larger one/,
         );
         assert.doesNotMatch(stderr, /ENOSPC/);
       }

@@ -143,7 +143,7 @@ function explain(error: unknown, dataDir: string): string {
     return text.replace(
       errorText(cause),
       `the disk of ${path ?? dataDir} is full: ` +
-        "delete something else from it, or move the data folder to a larger one",
+        "delete something else from it, or use a larger one",
     );
   }
   const reason = fileErrors[code];

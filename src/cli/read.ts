@@ -1,18 +1,12 @@
 /**
- * The commands `check` and `log`, and how all commands read a store. They read a data
- * folder without opening its store, and without the lock, while a server may be
- * writing it.
+ * The command `check`, and how all commands read a store: a data folder without
+ * opening its store, and without the lock, while a server may be writing it.
  */
 
 import { readdir } from "node:fs/promises";
-import process from "node:process";
 import type { ApiDeclaration } from "../api/declaration/api.ts";
 import type { Commands, CommandSettings } from "../api/feature.ts";
-import {
-  type Collection,
-  type RecordChange,
-  serverProperties,
-} from "../api/declaration/declaration.ts";
+import { type Collection } from "../api/declaration/declaration.ts";
 import { describeMisfit, findMisfits } from "../api/declaration/misfits.ts";
 import { declarationTable } from "../api/declaration/remembered.ts";
 import { reservedCollectionNames } from "../api/declaration/reserved-names.ts";
@@ -24,7 +18,7 @@ import {
 import { collectionsOf, tablesOf } from "../api/routes.ts";
 import { badSecret, canSign } from "../auth/jwt.ts";
 import { followDeclaration } from "../data-folder.ts";
-import { CommandError, UsageError } from "../usage.ts";
+import { CommandError } from "../usage.ts";
 import { errorCode } from "../store/error.ts";
 import { generationOf, names as fileNames } from "../store/log/folder.ts";
 import "../store/memory/exchange.ts";
@@ -32,7 +26,7 @@ import * as marker from "../store/log/marker.ts";
 import { PackedRow } from "../store/memory/packed-row.ts";
 import type { EtcdOptions } from "../store/shared.ts";
 import { readSmallFile } from "../store/log/files.ts";
-import { type LogLine, maxFaults } from "../store/log/format.ts";
+import { maxFaults } from "../store/log/format.ts";
 import {
   applyMutation,
   getOrCreateTable,
@@ -46,12 +40,7 @@ import {
   scanFolder,
   wholeFile,
 } from "../store/recovery/scan.ts";
-import {
-  foldText,
-  type Mutation,
-  realFiles,
-  type Table,
-} from "../store/store.ts";
+import { type Mutation, realFiles, type Table } from "../store/store.ts";
 import { scanGrowingLog } from "./recovery/growing-log.ts";
 import {
   internalCollections,
@@ -63,13 +52,11 @@ import {
   print,
   printFailure,
   reportTasks,
-  unknownCollection,
   unusedFiles,
 } from "./output.ts";
 
 export const commands: Commands = {
   check: [0, check],
-  log: [1, logCommand],
 };
 
 /** Where a command reads a store. */
@@ -240,7 +227,7 @@ const internalTables = [
   historyTable,
   retentionTable,
 ];
-const ownNames = [...reservedCollectionNames, ...internalTables];
+export const ownNames = [...reservedCollectionNames, ...internalTables];
 
 /**
  * Returns the number of records of each undeclared collection, and the number
@@ -346,100 +333,4 @@ export async function requireStore(folder: string): Promise<void> {
 
 function noStore(folder: string): CommandError {
   return new CommandError(`${folder}: there is no store in it`);
-}
-
-/**
- * Prints one line for each change in the logs of a folder, with the names that
- * were declared then: also those before a collection was renamed. If a server
- * is writing to it, the last change may not be durable yet. The argument is a
- * collection such as `animals`, or a record such as `animals/7`; the flag `user`
- * a username, or `#7` for a user who no longer existed.
- *
- * @throws {UsageError} on an unknown collection; {StoreError} on damage, after
- * all changes before it are printed
- */
-async function logCommand(
-  settings: CommandSettings,
-  [target]: readonly string[],
-): Promise<void> {
-  const named = settings.flags.get("user");
-  const user = named && foldText(named); // as at sign-in
-  const derived = collectionsOf(await settings.loadApi());
-  derived.delete("authorizations");
-  const [name, chosenId] = parseTarget(target, [...derived.keys()]);
-  // With the present names of their collections.
-  const changes: { of: string; readonly text: string }[] = [];
-  let lastSeq = 0; // the folder is read again if a server removes a log
-  const onTransaction = (line: LogLine, tables: Tables) => {
-    const { at, by = 0, seq = 0, tx = [] } = line;
-    if (seq <= lastSeq) return;
-    lastSeq = seq;
-    const username = tables.get("users")?.get(by)?.document["username"];
-    const author = by === 0 ? "-" : username ?? `#${by}`;
-    const add = (of: string, text: string, id?: number) => {
-      const isChosen = [undefined, author].includes(user) &&
-        [undefined, id].includes(chosenId);
-      if (isChosen) changes.push({ of, text: `${at} ${author} ${text}\n` });
-    };
-    for (const mutation of tx) {
-      if (mutation[0] === "rename") {
-        const [, of, from, to] = mutation;
-        if (to !== undefined) {
-          add(of, `renamed ${of}.${from} to ${to}`);
-          continue;
-        }
-        for (const each of changes) {
-          each.of = each.of === of ? from : each.of === from ? of : each.of;
-        }
-        add(from, `renamed ${of} to ${from}`);
-        continue;
-      }
-      const [kind, of, value] = mutation;
-      if (ownNames.includes(of) && of !== "users") continue;
-      const id = kind === "put" ? value.id : value;
-      const previous = tables.get(of)?.get(id)?.document;
-      const next = kind === "put" ? value : undefined;
-      const verb = next && (previous ? "changed" : "created") || "deleted";
-      const secret = derived.get(of)?.secretName;
-      const values = describeValues({ previous, next }, secret);
-      add(of, `${verb} ${of}/${id}${values}`, id);
-    }
-  };
-  const { refusal } = await readStore(settings, { onTransaction });
-  const chosen = target === undefined
-    ? changes
-    : changes.filter(({ of }) => of === name);
-  for (const { text } of chosen) await print(text);
-  if (refusal !== undefined) throw refusal;
-  if (chosen.length === 0) {
-    process.stderr.write("log: there are no such changes\n");
-  }
-}
-
-/** Returns the collection of an argument such as `animals/7`, and the id of the record, if it names one. */
-function parseTarget(
-  target: string | undefined,
-  names: readonly string[],
-): [name: string, ...id: number[]] {
-  const [name = "", ...ids] = target?.split("/") ?? [];
-  if (target !== undefined && !names.includes(name)) {
-    throw unknownCollection("log", name, names);
-  }
-  if (ids.length > 0 && !/^[1-9]\d*$/.test(ids.join("/"))) {
-    throw new UsageError(`log: "${target}" names no record: use ${name}/7`);
-  }
-  return [name, ...ids.map(Number)];
-}
-
-/** Lists the new values of the properties that differ, also of those that are no longer declared, but only the name of a secret. */
-function describeValues(
-  { previous, next }: RecordChange,
-  secret: string | undefined,
-): string {
-  return Object.entries(next ?? {}).map(([name, each]) => {
-    const value = JSON.stringify(each);
-    const isSame = value === JSON.stringify(previous?.[name]);
-    if (isSame || serverProperties.includes(name)) return "";
-    return ` ${name}=${name === secret ? "(secret)" : value}`;
-  }).join("");
 }

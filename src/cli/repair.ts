@@ -71,6 +71,12 @@ export async function repairStore(
     const before = await readStore(folder, { files, tables });
     if (before.refusal === undefined) return { unused: before.faults };
     if (before.refusal.code === "format") throw before.refusal;
+    if (before.generation === 0) {
+      throw new StoreError(
+        "damaged",
+        `Cannot repair ${folder}: it has neither a log nor a snapshot, so there is nothing to save; if it is a copy, it is unfinished`,
+      );
+    }
     before.tables = new Tables(); // they are read again, into less memory than both take
     const salvage = await salvageFolder(before, idProperties);
     if (isDryRun) return { salvage };

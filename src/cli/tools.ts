@@ -19,7 +19,7 @@ const modules = new Map(
     user: () => import("./user.ts"),
     prune: () => import("./prune.ts"),
     export: () => import("./export/command.ts"),
-    log: read,
+    log: () => import("./log/command.ts"),
     help,
     version: help,
   }),

@@ -1,7 +1,7 @@
 /** How the store keeps its log short: a snapshot of all records, and a new log after it. */
 
 import { performance } from "node:perf_hooks";
-import { closedError, errorText } from "./error.ts";
+import { errorText } from "./error.ts";
 import { removeBefore, type StoreFolder } from "./log/folder.ts";
 import { freezeTables, saveSnapshot } from "./log/snapshot.ts";
 import type { LogWriter } from "./log/writer.ts";
@@ -15,7 +15,7 @@ export interface StoreContext {
   readonly log: Logger;
   /** The result of the startup scan; its tables are the live ones, and its base is the newest snapshot. */
   readonly scan: FolderScan;
-  /** Aborted when the store closes. */
+  /** Aborted when the store closes, with the error `closed`. */
   readonly closing: AbortController;
 }
 
@@ -79,7 +79,7 @@ export class Checkpoints {
 
   async #write(): Promise<void> {
     const { closing: { signal }, folder, scan, log } = this.#context;
-    if (signal.aborted) throw closedError();
+    signal.throwIfAborted();
     await this.#space?.requireSpace();
     // From here to the call of `rotate` nothing else can run.
     const seq = this.#writer.queue.lastSeq;

@@ -194,7 +194,7 @@ class FileStore extends Store {
   protected async release(): Promise<void> {
     const { closing, marker, release } = this.#parts;
     try {
-      closing.abort();
+      closing.abort(closedError());
       await this.#checkpoints.close();
       await this.fullDisk?.close();
       await this.#writer.close(() => marker?.close(this.#writer));

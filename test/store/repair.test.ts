@@ -284,7 +284,7 @@ test("a dry run finds what the repair does, and changes nothing", async (t) => {
 test("the records on the other lines of a damaged snapshot are saved, and the logs since are applied", async (t) => {
   const folder = await folderFor(t);
   const store = await openFor(t, folder);
-  const long = "x".repeat(1000); // eight or nine on a line
+  const long = "x".repeat(4000); // eight or nine on a line
   for (let id = 1; id <= 60; id++) {
     await commit(store, [["put", "zoos", { id, name: long }]], 0);
   }

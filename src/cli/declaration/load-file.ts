@@ -12,7 +12,7 @@ import {
 } from "../../api/declaration/api.ts";
 import { UsageError } from "../../usage.ts";
 import { errorCode, errorText } from "../../store/error.ts";
-import { readFolderMode } from "../../store/log/files.ts";
+import { statOf } from "../../store/log/files.ts";
 import { withCheckedRule } from "./checked-rule.ts";
 import { vocabulary } from "./checked-vocabulary.ts";
 import { findMistakes } from "./mistakes.ts";
@@ -31,7 +31,8 @@ export async function loadFile(file: string): Promise<ApiDeclaration> {
     if (!/\.[cm]?[jt]s$/.test(file)) {
       throw new UsageError("it must be a .js, .mjs or .ts file");
     }
-    if (await readFolderMode(file).catch(() => {}) !== undefined) {
+    const stats = await statOf(file).catch(() => {});
+    if (stats?.isDirectory()) {
       throw new UsageError("it is a folder: name a file in it");
     }
     const api = await watch(async () => {

@@ -102,7 +102,7 @@ async function exportAll(settings: CommandSettings, to: string): Promise<void> {
     for (const path of parts) await rename(path, nameOf(path));
   } catch (error) {
     for (const each of [...parts, ...parts.map(nameOf)]) {
-      await rm(each, { force: true });
+      await rm(each, { force: true }).catch(() => {}); // the first error is told
     }
     await removeFolders();
     throw error;

@@ -64,9 +64,10 @@ function requireRoom(
 ): void {
   const { memory }: Pick<Store, "tables"> & Partial<Pick<Store, "memory">> =
     store;
-  if (!memory || memory.used + changedBytes * 3 / 2 < memory.limit * 8 / 7) {
-    return;
-  }
+  const neededBytes = changedBytes * 5 / 2; // as measured
+  const isSmall = changedBytes < minCheckpointBytes;
+  if (isSmall || !memory) return;
+  if (memory.used + neededBytes < memory.limit * 8 / 7) return;
   throw new CommandError(
     "cannot open the store: with this declaration more records change than there is memory for; nothing was changed: " +
       'start once with more, with NODE_OPTIONS="--max-old-space-size=N" (in MiB)',

@@ -145,8 +145,10 @@ class StoredKeys {
     }
   }
 
+  /** Notes the end of a day without any request, once: or requests would stay for ever. */
   #noteTime(time: number): void {
-    if (time > this.#latest + lifetimeMs) this.#since = time;
+    const isLate = time > this.#latest + lifetimeMs;
+    if (isLate && this.#since <= this.#latest) this.#since = time;
   }
 
   /** Returns the hash of the body of a key, a colon, and its record. */

@@ -129,14 +129,6 @@ export function statOf(path: string) {
   return stat(path).catch(undefinedIfMissing);
 }
 
-/** Returns the permission bits of a folder; undefined if there is none. */
-export async function readFolderMode(
-  path: string,
-): Promise<number | undefined> {
-  const stats = await statOf(path);
-  return stats?.isDirectory() ? stats.mode & 0o777 : undefined;
-}
-
 /** Opens a file while `use` runs. */
 export async function withFile<Result>(
   files: FileSystem,

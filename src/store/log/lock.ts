@@ -71,8 +71,8 @@ export async function acquireLock(place: StoreFolder) {
 }
 
 /**
- * Returns a folder whose files can be opened and renamed only while the socket of
- * this name is in it: itself and not a copy, as of a whole folder. Its inode is
+ * Returns a folder whose files can be used only while the socket of this name is
+ * in it: itself and not a copy, as of a whole folder. Its inode is
  * not used again while a process listens.
  */
 async function whileLocked(
@@ -81,12 +81,12 @@ async function whileLocked(
 ): Promise<StoreFolder> {
   const { files, folder } = place;
   const socket = join(folder, name);
-  const inode = (await statOf(socket))?.ino;
+  const inode = (await statOf(socket))?.ino ?? NaN;
   const held = async () => {
     if ((await statOf(socket))?.ino === inode) return files;
     throw new StoreError(
       "unusable",
-      `Cannot use ${folder}: it is not the folder that was opened, which was renamed or replaced meanwhile: stop this process`,
+      `Cannot use ${folder}: it is not the folder that was opened, which was renamed or replaced meanwhile, or its lock was removed: stop this process`,
     );
   };
   return {
@@ -95,6 +95,7 @@ async function whileLocked(
       ...files,
       open: async (path, mode) => (await held()).open(path, mode),
       rename: async (from, to) => (await held()).rename(from, to),
+      remove: async (path) => (await held()).remove(path),
     },
   };
 }

@@ -16,7 +16,6 @@
 
 import type { Buffer } from "node:buffer";
 import { join } from "node:path";
-import { closedError } from "../error.ts";
 import { writeAll, writeAtomically } from "./files.ts";
 import { names, randomName, type StoreFolder } from "./folder.ts";
 import {
@@ -29,7 +28,7 @@ import type { Row } from "../memory/row.ts";
 import type { Tables } from "../memory/table.ts";
 
 // A repair loses all of a damaged line. Each takes well under a millisecond.
-const lineChars = 8192;
+const lineChars = 32_768;
 
 /** Returns the tables as they are at this moment: the highest id, the last sequence number, and the rows. */
 export function freezeTables(tables: Tables) {
@@ -57,7 +56,7 @@ export async function saveSnapshot(
   let length = 0;
   await writeAtomically(files, path, async (file) => {
     for (const line of encodeSnapshot(place, state)) {
-      if (signal?.aborted) throw closedError();
+      signal?.throwIfAborted();
       await writeAll(file, line, length);
       length += line.length;
     }

@@ -191,6 +191,24 @@ describe("a key is valid", () => {
     }
   });
 
+  test("and not for ever on a server that gets no other", async () => {
+    let now = Date.now();
+    const application = await startApplication({ now: () => now });
+    try {
+      const send = async () =>
+        await post(application, await application.signIn("admin"), "a");
+      const first = await send();
+      now += 2 * day; // or the clock was set
+      assert.equal((await send()).text, first.text);
+      now += 2 * day;
+      const next = await send();
+      assert.equal(next.status, 201);
+      assert.notEqual(next.text, first.text);
+    } finally {
+      await application.stop();
+    }
+  });
+
   test("unless those of its user, or of all, take too many bytes", async () => {
     const application = await startApplication();
     try {
