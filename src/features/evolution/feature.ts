@@ -29,10 +29,11 @@ export const feature: Feature = { adaptRecords, open: () => {} };
 /**
  * Adapts the stored records to a declaration.
  *
- * @returns whether a snapshot must follow: names were exchanged, or the log has a line that takes much memory to read
- * @throws {CommandError} if it is that of another API, records do not fit, or a
- * renaming would hide others;
- * the caller then rolls back
+ * @returns whether a snapshot must follow: names were exchanged, or the log has a
+ * line that takes much memory to read
+ * @throws {CommandError} if it is that of another API, records do not fit, a
+ * renaming would hide others, or there is too little memory; the caller then rolls
+ * back
  */
 function adaptRecords(opened: OpenedDeclaration): boolean {
   refuseOtherApi(opened);

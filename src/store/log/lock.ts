@@ -72,8 +72,8 @@ export async function acquireLock(place: StoreFolder) {
 
 /**
  * Returns a folder whose files can be used only while the socket of this name is
- * in it: itself and not a copy, as of a whole folder. Its inode is
- * not used again while a process listens.
+ * in it: itself and not a copy, as of a whole folder. Its inode is not used again
+ * while a process listens.
  */
 async function whileLocked(
   place: StoreFolder,
