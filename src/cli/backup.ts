@@ -111,6 +111,9 @@ async function realPathOf(path: string): Promise<string> {
   });
 }
 
+/** The content of `meta.json` in a copy until all else is written. */
+export const unfinishedMeta = "an unfinished copy\n";
+
 /** Copies a store into a folder. A function of its own, so that nothing of it is in memory when the copy is read back. */
 async function writeCopy(from: Place | string, to: string): Promise<void> {
   const { scan, secret } = await readSource(from);
@@ -118,7 +121,7 @@ async function writeCopy(from: Place | string, to: string): Promise<void> {
   const place = storeFolder({ folder: to });
   const start = { store: storeId, generation: generation + 1, seq };
   // What is left of a copy that was interrupted must not be taken for a new folder.
-  await writeSmallFile(realFiles, join(to, names.meta), "an unfinished copy\n");
+  await writeSmallFile(realFiles, join(to, names.meta), unfinishedMeta);
   await writeGeneration(place, start, tables);
   if (secret !== undefined) {
     await writeSmallFile(realFiles, join(to, "secret"), secret);

@@ -6,7 +6,7 @@
 
 import { join } from "node:path";
 import { describeFaults, describeList, print, unusedFiles } from "./output.ts";
-import { writeGeneration } from "./backup.ts";
+import { unfinishedMeta, writeGeneration } from "./backup.ts";
 import { describeMisfits, readStore, readUndamagedStore } from "./read.ts";
 import {
   type IdProperty,
@@ -18,7 +18,12 @@ import { historyTable } from "../api/own-tables.ts";
 import type { Commands, CommandSettings } from "../api/feature.ts";
 import { collectionsOf, tablesOf } from "../api/routes.ts";
 import { UsageError } from "../usage.ts";
-import { type FileSystem, realFiles, withFile } from "../store/log/files.ts";
+import {
+  type FileSystem,
+  readSmallFile,
+  realFiles,
+  withFile,
+} from "../store/log/files.ts";
 import { acquireLock, hasLivingLock, socketFolder } from "../store/log/lock.ts";
 import {
   generationOf,
@@ -71,10 +76,11 @@ export async function repairStore(
     const before = await readStore(folder, { files, tables });
     if (before.refusal === undefined) return { unused: before.faults };
     if (before.refusal.code === "format") throw before.refusal;
-    if (before.generation === 0) {
+    const meta = await readSmallFile(files, folder, names.meta).catch(() => {});
+    if (before.generation === 0 && meta?.toString() === unfinishedMeta) {
       throw new StoreError(
         "damaged",
-        `Cannot repair ${folder}: it has neither a log nor a snapshot, so there is nothing to save; if it is a copy, it is unfinished`,
+        `Cannot repair ${folder}: it is an unfinished copy without records: delete it, and copy again`,
       );
     }
     before.tables = new Tables(); // they are read again, into less memory than both take

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { backupStore } from "../../src/cli/backup.ts";
+import { backupStore, unfinishedMeta } from "../../src/cli/backup.ts";
 import { repairStore } from "../../src/cli/repair.ts";
 import { Buffer } from "node:buffer";
 import { once } from "node:events";
@@ -314,6 +314,14 @@ test("the records on the other lines of a damaged snapshot are saved, and the lo
   const left = await openedIds(t, other);
   assert.deepEqual(left, left.filter((id) => !lost.includes(id)));
   assert.equal(left.length, 61 - lost.length);
+});
+
+test("what is left of a copy that was killed is not repaired to an empty store", async (t) => {
+  const folder = await folderFor(t);
+  await writeFile(join(folder, "meta.json"), unfinishedMeta);
+  await writeFile(join(folder, "snapshot-2.jsonl.tmp"), "{");
+  await assert.rejects(openStore({ folder, tables }), { code: "damaged" });
+  await assert.rejects(repairStore(folder), /it is an unfinished copy/);
 });
 
 test("a repair of a damaged snapshot that nothing can replace saves the records on its other lines", async (t) => {
