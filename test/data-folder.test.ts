@@ -111,6 +111,15 @@ test("an export to a folder leaves all files or none, and says which could not b
     /^zoo-api: cannot write \S+\/zoos\.ndjson\.part: .*ENOSPC/,
   );
   assert.deepEqual(await readdir(to), []);
+  // A folder in the way is named, and nothing is left of the others.
+  await mkdir(join(to, "zoos.ndjson.part"));
+  const blocked = await runHere(words);
+  assert.match(
+    blocked.stderr,
+    /^zoo-api: cannot write \S+\/zoos\.ndjson\.part: EISDIR/,
+  );
+  assert.deepEqual(await readdir(to), ["zoos.ndjson.part"]);
+  await rm(join(to, "zoos.ndjson.part"), { recursive: true });
   // What a killed export has left is written again.
   await writeFile(join(to, "zoos.ndjson.part"), "half a li");
   const again = await runHere(words);

@@ -162,12 +162,12 @@ describe("FEATURES", { concurrency: 2 }, () => {
     const values = {
       METRICS: "local",
       REQUIRE_IF_MATCH: "1",
-      ETCD_USER: "zoo", // without STORE
+      ETCD_USER: "zoo", // without a store in etcd
       READS: "local",
     };
     for (const [name, value] of Object.entries(values)) {
       const { code, stderr } = await runHere(["serve", "--port", "0"], {
-        env: { FEATURES: "none", [name]: value },
+        env: { FEATURES: "none", STORE: "file", [name]: value },
       });
       assert.equal(code, 2, stderr);
       const message =

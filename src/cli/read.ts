@@ -6,7 +6,7 @@
 import { readdir } from "node:fs/promises";
 import type { ApiDeclaration } from "../api/declaration/api.ts";
 import type { Commands, CommandSettings } from "../api/feature.ts";
-import { type Collection } from "../api/declaration/declaration.ts";
+import type { Collection } from "../api/declaration/declaration.ts";
 import { describeMisfit, findMisfits } from "../api/declaration/misfits.ts";
 import { declarationTable } from "../api/declaration/remembered.ts";
 import { reservedCollectionNames } from "../api/declaration/reserved-names.ts";

@@ -2,12 +2,17 @@
 
 import { strict as assert } from "node:assert";
 import { Buffer } from "node:buffer";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import process from "node:process";
 import { test, type TestContext } from "node:test";
 import {
   adminPassword,
   assertError,
+  command,
+  commandEnvironment,
   jwtSecret,
   removeFolder,
   root,
@@ -18,6 +23,7 @@ import {
 } from "../harness.ts";
 import { startHere } from "../in-process.ts";
 import { ended, sendLines, taskWhen } from "../lines.ts";
+import { eventually } from "../application.ts";
 import { Gateway } from "./gateway.ts";
 
 /** Returns a new etcd, the value of `STORE` for it, and an empty folder. */
@@ -153,6 +159,30 @@ test("an import that was in progress in etcd ends in a copy of it", async (t) =>
   });
   assert.equal(task.failure, "The request body is no longer on the disk.");
   await next.end();
+});
+
+test("an import that is stopped says how long it can be finished", async (t) => {
+  const { folder, store, gateway } = await prepare(t);
+  const file = join(folder, "zoos.ndjson");
+  const line = JSON.stringify({ name: "A", city: "B", country: "NL" });
+  await writeFile(file, `${line}\n`.repeat(50_000));
+  const own = ["--store", store, "--data-dir", join(folder, "own")];
+  const child = spawn(process.execPath, [
+    ...command,
+    ...["import", "zoos", file, ...own],
+  ], { env: commandEnvironment(), stdio: ["ignore", "ignore", "pipe"] });
+  const ended = once(child, "close");
+  let stderr = "";
+  child.stderr.setEncoding("utf8").on("data", (text) => stderr += text);
+  const batches = () => gateway.keys.filter((key) => /^log\//.test(key)).length;
+  await eventually(() => batches() > 4 || child.exitCode !== null);
+  child.kill("SIGINT");
+  const [code] = await ended;
+  assert.equal(code, 1, stderr);
+  assert.match(
+    stderr,
+    /finishes it if it begins within a minute; after that, a/,
+  );
 });
 
 test("what cannot be done with etcd is refused with what is allowed", async (t) => {

@@ -75,6 +75,8 @@ test("a store whose folder has been replaced writes nothing into the new one", a
   const before = await contents(folder);
   await commit(store, [["put", "zoos", { id: 2, name: "Riga" }]], 0);
   await assert.rejects(store.checkpoint(), isOther);
+  const { files } = store.folder;
+  await assert.rejects(files.remove(join(folder, "meta.json")), isOther);
   assert.deepEqual(await contents(folder), before);
   const other = startOpener(folder);
   assert.equal(await other.said, "open");

@@ -84,7 +84,7 @@ interface Target {
   /** The highest ids that were used before the import, by the names of its collections. */
   readonly lastIds: Readonly<Record<string, number>>;
   /** The latest time that a line of another machine may have, in milliseconds since 1970. */
-  readonly now: number;
+  readonly latest: number;
   /** Adds a mutation to the transaction. */
   readonly apply: (mutation: Mutation) => void;
 }
@@ -287,7 +287,7 @@ function createRecord(
   target: LineTarget,
   isFirst: boolean,
 ): LineResult {
-  const { records, caller, given, now, apply, isTrusted, lastIds, isCreated } =
+  const { records, caller, latest, apply, isTrusted, lastIds, isCreated } =
     target;
   const errors = checkId(body, records, isTrusted);
   const missing: Record<string, number> = {};
@@ -303,12 +303,12 @@ function createRecord(
   const { store } = records;
   const imported = importedValues(
     body,
-    caller === localOperator ? undefined : formatTime(now),
+    caller === localOperator ? undefined : formatTime(latest),
   );
   try {
     const document = records.buildRecord(body, {
       caller,
-      valuesFromUrl: given,
+      valuesFromUrl: target.given,
       // The users of a store that was exported elsewhere come with the records.
       owner: ownerOfImported(
         records,

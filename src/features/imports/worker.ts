@@ -277,7 +277,7 @@ async function importPart(
             apply(mutation);
           },
           // The clock of a machine that has just started may be behind.
-          now: Math.max(now(), Date.parse(String(current["created_at"]))),
+          latest: Math.max(now(), Date.parse(String(current["created_at"]))),
         });
         current = { ...current, ...progress, status: "running" };
         if (awaited.length > 0) {

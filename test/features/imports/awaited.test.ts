@@ -272,7 +272,7 @@ test("an import that very many records of others interrupt takes none of these f
     const place = { byte: 0, end: 0, line: 1, hasNewline: true };
     store.transact(0, (apply) => {
       ({ progress } = importBatch([{ bytes, ...place }], {
-        ...{ progress, records, apply, now: 0, given: {}, lastIds: {} },
+        ...{ progress, records, apply, latest: 0, given: {}, lastIds: {} },
         ...{ caller: localOperator, isTrusted: true, hasParts: false },
       }));
     });
