@@ -7,6 +7,8 @@ import assert from "node:assert/strict";
 import process from "node:process";
 import { test } from "node:test";
 import { damages, makeSpecimens, verifyDamage } from "../torture/corruption.ts";
+import { type History, historyOf } from "../torture/oracle.ts";
+import { verifyFolder } from "../torture/processes.ts";
 import { simulate } from "../torture/simulation.ts";
 import { everyOperation, fullStarts } from "../torture/steps.ts";
 import { folderFor } from "./support.ts";
@@ -29,6 +31,14 @@ test("power cuts and kills at any step lose nothing that was acknowledged or sho
   assert.ok(opened > 150 * share, JSON.stringify(total));
   assert.ok(rotations > 50 * share, JSON.stringify(total));
   assert.ok(acknowledged > 500 * share, JSON.stringify(total));
+});
+
+test("a folder without a store is a loss only if something was sent to it", async (t) => {
+  const folder = await folderFor(t);
+  await verifyFolder(folder, new Map());
+  const history: History = new Map();
+  historyOf(history, 1).acknowledged = 1;
+  await assert.rejects(verifyFolder(folder, history), /there is no store/);
 });
 
 test("faults at any step are reported correctly and survived", async (t) => {
