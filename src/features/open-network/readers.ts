@@ -1,4 +1,4 @@
-/** Disconnects clients that let responses wait. */
+/** Disconnects clients that let responses wait, or send nothing but empty lines. */
 
 import { networkOf } from "../../http/client-address.ts";
 import type { Connection, ServerState } from "../../http/connection.ts";
@@ -20,7 +20,10 @@ export type ReadLimits = Readonly<typeof defaultLimits>;
  * client that holds most of it; one that reads is never disconnected.
  */
 export function watchReaders(
-  { connections, limits: { checkIntervalMs } }: ServerState,
+  {
+    connections,
+    limits: { checkIntervalMs, headTimeoutMs, keepAliveTimeoutMs },
+  }: ServerState,
   limits: Partial<ReadLimits> = {},
 ): () => void {
   const { readTimeoutMs, maxUnreadBytes, unreadTimeoutMs } = {
@@ -38,8 +41,13 @@ export function watchReaders(
       );
       progress.set(connection, next);
       const { socket } = connection;
-      if (next.idleMs >= readTimeoutMs) socket.destroy();
-      else if (next.idleMs >= unreadTimeoutMs) {
+      const isUnread = socket.writableLength > 0;
+      // Between two requests it may be idle as long as node:http allows.
+      const timeoutMs = isUnread
+        ? readTimeoutMs
+        : keepAliveTimeoutMs + headTimeoutMs;
+      if (next.idleMs >= timeoutMs) socket.destroy();
+      else if (isUnread && next.idleMs >= unreadTimeoutMs) {
         const client = networkOf(socket.remoteAddress ?? "");
         idle.set(client, [...idle.get(client) ?? [], connection]);
       }

@@ -10,12 +10,16 @@ import { toParts } from "../../../src/features/open-network/lists.ts";
 import {
   progressOf,
   type ReadLimits,
+  watchReaders,
 } from "../../../src/features/open-network/readers.ts";
 import {
   type Connection,
+  defaultLimits,
   type OutgoingResponse,
   type Response,
   send,
+  type ServerLimits,
+  type ServerState,
 } from "../../../src/http/connection.ts";
 import { listen, type Listener } from "../../../src/http/server.ts";
 
@@ -24,17 +28,16 @@ const request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 /** Listens, and sends the same response to each request. */
 function serveResponse(
   response: Partial<Response>,
-  limits: Partial<ReadLimits> & { readonly maxConnections?: number } = {},
+  limits: Partial<ReadLimits & ServerLimits> = {},
   onResponse: (response: OutgoingResponse) => void = () => {},
 ): Promise<Listener> {
-  const { maxConnections = 1000 } = limits;
   return listen((outgoing) => {
     onResponse(outgoing);
     send(outgoing, { status: 200, headers: [], ...response }, []);
   }, {
     host: "127.0.0.1",
     port: 0,
-    limits: { checkIntervalMs: 10, maxConnections },
+    limits: { checkIntervalMs: 10, ...limits },
     guardConnections: guardConnections(limits),
   });
 }
@@ -134,7 +137,10 @@ describe("a connection", () => {
   });
 
   test("is closed if only empty lines follow a response", async () => {
-    const listener = await serveResponse({ body: "{}" }, { readTimeoutMs: 50 });
+    const listener = await serveResponse({ body: "{}" }, {
+      keepAliveTimeoutMs: 40,
+      headTimeoutMs: 10,
+    });
     const socket = connect(listener.port, "127.0.0.1");
     socket.on("error", () => {});
     socket.write(request);
@@ -148,6 +154,7 @@ describe("a connection", () => {
   });
 
   const large = "x".repeat(32 << 20);
+
   const unread: readonly [string, Partial<Response>][] = [
     ["a large response", { body: large }],
     ["a stream", {
@@ -204,10 +211,33 @@ describe("a connection", () => {
     await Promise.all(closed.slice(1));
     assert.equal(isOver, false);
     clearInterval(reading);
-    await once(reader.resume(), "end");
-    assert.ok(reader.bytesRead > large.length, `${reader.bytesRead} bytes`);
-    for (const socket of idle) socket.destroy();
+    reader.resume();
+    while (reader.bytesRead < large.length) await once(reader, "data");
+    for (const socket of [reader, ...idle]) socket.destroy();
     await listener.close(0);
+  });
+
+  test("may be idle between two requests for longer than a response may be unread", () => {
+    const destroyed: string[] = [];
+    const open = (name: string, writableLength: number) => {
+      const destroy = () => destroyed.push(name);
+      const socket = { bytesWritten: 9, writableLength, destroy };
+      return [socket, { socket, pending: [] }];
+    };
+    const connections = new Map(
+      [open("idle", 0), open("unread", 9)] as unknown as [Socket, Connection][],
+    );
+    const limits = { ...defaultLimits, checkIntervalMs: 10_000 };
+    const check = watchReaders({ connections, limits } as ServerState, {
+      maxUnreadBytes: 0,
+      unreadTimeoutMs: 20_000,
+    });
+    for (let at = 0; at < 3; at++) check();
+    assert.deepEqual(destroyed, ["unread"]); // too much waits
+    for (let at = 3; at < 5; at++) check();
+    assert.deepEqual(destroyed, ["unread", "unread", "unread"]);
+    for (let at = 5; at < 9; at++) check();
+    assert.ok(destroyed.includes("idle")); // after 65 seconds, and 10 for a header
   });
 
   test("is idle only as long as its client reads nothing", () => {
