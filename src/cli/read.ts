@@ -249,7 +249,8 @@ export function findHidden(
     const { acceptedNames, owner } = collection;
     for (const { document } of table.rows()) {
       for (const property in document) {
-        if (acceptedNames.has(property) || property === owner) continue;
+        const isOwn = property === owner || property.startsWith("_");
+        if (isOwn || acceptedNames.has(property)) continue;
         const key = `${name}.${property}`;
         found.set(key, (found.get(key) ?? 0) + 1);
       }

@@ -33,6 +33,7 @@ import { addTasks } from "../../api/tasks/urls.ts";
 import { mayAccess } from "../../auth/access.ts";
 import { ApiError } from "../../http/errors.ts";
 import { splitList } from "../../http/headers.ts";
+import { foldText } from "../../store/store.ts";
 import { endedTasks } from "./retention.ts";
 import { digestOfRules } from "./task.ts";
 import { DeletionWorker } from "./worker.ts";
@@ -64,7 +65,7 @@ function parseDeletion(
   }
   // A forgotten value, as in ?name:contains=$NAME, must not delete everything.
   const empty = query.filters.find(({ operator, value }) =>
-    operator !== "eq" && value === ""
+    operator !== "eq" && foldText(String(value)) === ""
   );
   if (empty) {
     throw new ApiError(

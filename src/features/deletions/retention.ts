@@ -26,7 +26,7 @@ import {
   type Row,
   type Table,
 } from "../../store/store.ts";
-import { planOne, refusalOf } from "./plan.ts";
+import { isMarked, planOne, refusalOf, withMarks } from "./plan.ts";
 import type { DeletionContext } from "./task.ts";
 
 /** Records that are kept for a while. */
@@ -147,10 +147,12 @@ async function expireOf(
   const { collection, table } = records;
   const property = collection.visibleProperties.get(by);
   const end = now() - days * dayMs;
+  const mark = `${days} ${by}`;
   const isExpired = (row: Row | undefined): row is Row => {
     if (row === undefined || !property || isEnded?.(row) === false) {
       return false;
     }
+    if (isMarked(mark, row.document)) return true;
     const value = readValue(row.document, property);
     return typeof value === "string" && Date.parse(value) < end;
   };
@@ -163,18 +165,20 @@ async function expireOf(
     const deadline = performance.now() + maxBatchMs;
     let found: Row | undefined;
     const seq = store.transact(0, (apply) => {
+      const applyAll = (mutations: readonly Mutation[]) =>
+        withMarks(mutations, mark, table, isExpired).forEach(apply);
       for (; !next.done && performance.now() < deadline; next = rows.next()) {
         const row = table.get(next.value.document.id);
         if (!isExpired(row)) continue;
         const mutations = planUnrequired(records, row);
         if (mutations) {
-          mutations.forEach(apply);
+          applyAll(mutations);
           count += Number(mutations.length > 0);
           continue;
         }
         if (large !== row.document.id) found = row;
         const some = found ? [] : emptySome(records, row);
-        some.forEach(apply);
+        applyAll(some);
         if (found || some.length > 0) return; // the rest follows
       }
     }, { allowWhenFull: true });

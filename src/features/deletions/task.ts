@@ -1,7 +1,7 @@
 /**
  * The task of a deletion. It goes through the collection in the order of the ids:
- * a record is deleted if it matches when its turn comes. Each batch is one
- * transaction with the task's progress, so after a crash it resumes after the
+ * a record is deleted if it matches when its turn comes, or matched until the
+ * task itself emptied a reference of it. Each batch is one transaction with the task's progress, so after a crash it resumes after the
  * last durable batch, and each record is counted once.
  */
 
@@ -35,7 +35,7 @@ import {
 } from "../../api/tasks/tasks.ts";
 import { errorText, StoreError } from "../../store/error.ts";
 import type { Document, Mutation, Row, Store } from "../../store/store.ts";
-import { planOne, refusalOf } from "./plan.ts";
+import { isMarked, planOne, refusalOf, withMarks } from "./plan.ts";
 
 /** A deletion as it is stored. */
 export interface Deletion extends AnyTask {
@@ -73,6 +73,8 @@ interface Step {
   readonly task: Deletion;
   readonly records: Records;
   readonly isMatch: (row: Row) => boolean;
+  /** Marks the records that match now among those that mutations change. */
+  readonly mark: (mutations: readonly Mutation[]) => Mutation[];
   readonly caller: Actor | undefined;
 }
 
@@ -120,7 +122,7 @@ async function deleteMatches(
 /** Deletes what matches among the next rows, in one transaction; stops at one with too many others to delete with it. */
 function deleteBatch(
   { store, records: tasks, ...context }: DeletionContext,
-  { task, records, caller, isMatch }: Step,
+  { task, records, caller, isMatch, mark }: Step,
   cursor: Cursor,
 ) {
   const { upTo } = task;
@@ -137,7 +139,7 @@ function deleteBatch(
       if (row !== undefined && isMatch(row)) {
         try {
           const mutations = planOne(records, row, caller, task.cascade);
-          mutations.forEach(apply);
+          mark(mutations).forEach(apply);
           current = counted(context, current, mutations, 1);
         } catch (error) {
           large = error instanceof TooManyChanges ? row : undefined;
@@ -226,7 +228,7 @@ type Planned = readonly [
 /** Makes the last changes of a queue and removes them from it, in one transaction. */
 function deleteSome(
   context: DeletionContext,
-  { task, caller }: Step,
+  { task, caller, mark }: Step,
   queue: Planned[],
 ): number {
   const { store, records: tasks, recordsOf } = context;
@@ -254,11 +256,11 @@ function deleteSome(
               caller,
               new Map([[row, { of, next: emptied }]]),
             );
-            apply(records.putMutation(emptied));
+            mark([records.putMutation(emptied)]).forEach(apply);
           }
         } else if (leadsTo(root, store, of, planned.id)) {
           const mutations = planOne(records, row, caller, true);
-          mutations.forEach(apply);
+          mark(mutations).forEach(apply);
           current = counted(context, current, mutations, Number(isRoot));
         }
       } catch (error) {
@@ -373,17 +375,21 @@ async function stepOf(
     await finish(context, id, failure);
     return undefined;
   }
-  const { collection } = records;
+  const { collection, table } = records;
+  const by = String(id);
   const { filters } = parseQuery(collection, new Map(task.filters));
   if (filters.length === 0) throw new Error("the task has no filter");
   const scope = { conditions: task.given };
   const isMatch = (row: Row) =>
     isVisible(collection, row.document, caller) &&
-    records.isInScope(row, scope) &&
-    filters.every((each) =>
-      matches(readValue(row.document, each.property), each)
-    );
-  return { task, records, caller, isMatch };
+    (isMarked(by, row.document) ||
+      records.isInScope(row, scope) &&
+        filters.every((each) =>
+          matches(readValue(row.document, each.property), each)
+        ));
+  const mark = (mutations: readonly Mutation[]) =>
+    withMarks(mutations, by, table, isMatch);
+  return { task, records, caller, isMatch, mark };
 }
 
 /** Returns why a task must not continue; null if it may. */

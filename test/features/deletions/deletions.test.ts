@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { describe, test, type TestContext } from "node:test";
 import { withCheckedRule } from "../../../src/cli/declaration/checked-rule.ts";
 import { vocabulary } from "../../../src/cli/declaration/checked-vocabulary.ts";
+import { isMarked, withMarks } from "../../../src/features/deletions/plan.ts";
 import type { Mutation } from "../../../src/store/store.ts";
 import { startApplication } from "../../application.ts";
 import { apiOf } from "../../collections.ts";
@@ -122,6 +123,8 @@ describe("DELETE of a collection", () => {
       "books?title:starts=&id=1": 40004,
       "books?title:ne=": 40004,
       "books?title:gte=": 40004,
+      "books?title:gte=%20": 40004,
+      "books?title:ne=%E2%80%8B": 40004,
     };
     for (const [path, code] of Object.entries(codes)) {
       assertError(await app.send("DELETE", path), code);
@@ -190,6 +193,109 @@ describe("DELETE of a collection", () => {
     const { body } = await app.send("GET", "books");
     assert.deepEqual(body.map((each) => each["author_id"]), [null, null, null]);
   });
+});
+
+/** Collections in which a record that is deleted can be referred to by one that matches as well. */
+const forum = apiOf(
+  ["topics", "posts"].map((name, level) =>
+    collection({
+      name,
+      singular: name.slice(0, -1),
+      access: { read: "anyone", write: "keeper", delete: "keeper" },
+      properties: level === 0
+        ? { best_post_id: optional(reference("posts", { as: "best_of" })) }
+        : {
+          topic_id: reference("topics"),
+          parent_id: optional(reference("posts", { as: "replies" })),
+        },
+    })
+  ),
+);
+
+describe("a record whose reference the deletion itself empties", () => {
+  /** Starts a forum with topics, and posts of the first one of which each replies to the one before. */
+  async function startForum(t: TestContext, posts: number) {
+    const app = await startLibrary({ declaration: forum });
+    t.after(() => app.stop());
+    await commit(app.store, [
+      ["put", "topics", { id: 1, best_post_id: posts, ...times }],
+      ["put", "topics", { id: 2, best_post_id: null, ...times }],
+      ...Array.from({ length: posts }, (_, at): Mutation => [
+        "put",
+        "posts",
+        { id: at + 1, topic_id: 1, parent_id: at || null, ...times },
+      ]),
+    ], 0);
+    return app;
+  }
+
+  for (
+    const [filter, count] of [
+      ["parent_id:ne=null", 9],
+      ["updated_at:lt=2026-02-01T00:00:00Z", 10],
+    ] as const
+  ) {
+    test(`is deleted if it matched before: ${filter}`, async (t) => {
+      const app = await startForum(t, 10);
+      const task = await remove(app, `posts?${filter}&cascade=true`);
+      assert.deepEqual([task["matched"], task["deleted"]], [count, count]);
+      assert.equal(app.store.table("posts").size, 10 - count);
+    });
+  }
+
+  test("is spared if it did not match, or if somebody changes it meanwhile", async (t) => {
+    const app = await startForum(t, 3);
+    const { store } = app;
+    await remove(app, "posts?id=1&cascade=true");
+    assert.equal(store.table("posts").size, 2);
+    const { document } = store.table("posts").rows()[0] ?? {};
+    assert.ok(document);
+    const by = "7";
+    const doomed = () => store.table("posts").get(2)?.document ?? { id: 0 };
+    const marked = withMarks(
+      [["put", "posts", document]],
+      by,
+      store.table("posts"),
+      () => true,
+    );
+    await commit(store, marked, 0);
+    assert.equal(isMarked(by, doomed()), true);
+    assert.equal(isMarked("8", doomed()), false);
+    const path = "posts/2";
+    assert.deepEqual(
+      (await app.send("GET", path)).body["_deletion"],
+      undefined,
+    );
+    assert.equal((await app.send("PATCH", path, { topic_id: 2 })).status, 201);
+    assert.equal(isMarked(by, doomed()), false);
+  });
+
+  for (const path of ["topics?best_post_id:ne=null", "posts/3000/best_of/1?"]) {
+    test(`is deleted after all that belongs to it, also over a restart: ${path}`, async (t) => {
+      const app = await startForum(t, 3000);
+      const { store } = app;
+      const { status, headers } = await app.send(
+        "DELETE",
+        `${path}&cascade=true`,
+      );
+      assert.equal(status, 202);
+      const url = headers.get("location") ?? "";
+      const posts = store.table("posts");
+      while (posts.size === 3000) {
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+      assert.notEqual(posts.size, 0);
+      await app.restart();
+      let task;
+      do task =
+        (await app.request("GET", url, { token: app.token })).body; while (
+        /queued|running/.test(String(task["status"]))
+      );
+      const { matched, deleted, cascaded } = task;
+      assert.deepEqual([matched, deleted, cascaded], [1, 1, 3000]);
+      assert.deepEqual([store.table("topics").size, posts.size], [1, 0]);
+    });
+  }
 });
 
 test("a check that throws, or a task that names nothing, ends no other deletion", async (t) => {

@@ -42,6 +42,13 @@ const api = declareApi({
       keep: { days: 10, by: "bought_on" },
     }),
     collection({
+      name: "loans",
+      singular: "loan",
+      access,
+      properties: { next_id: optional(reference("loans", { as: "former" })) },
+      keep: { days: 30, by: "updated_at" },
+    }),
+    collection({
       name: "alarms",
       singular: "alarm",
       access,
@@ -102,7 +109,7 @@ async function open(t: TestContext) {
     },
   };
   const kept = [
-    ...["sensors", "readings"].map((name) => {
+    ...["sensors", "loans", "readings"].map((name) => {
       const each = own(name);
       const { keep } = each.collection;
       assert.ok(keep);
@@ -162,6 +169,19 @@ test("what others require stays until they are gone; other references are emptie
   await commit(store, [["del", "alarms", 1]], 0);
   await look();
   assert.deepEqual(ids("sensors"), []);
+});
+
+test("what has expired goes although a reference of it was emptied, which changes it", async (t) => {
+  const { put, look, ids } = await open(t);
+  const old = { created_at: iso(50), updated_at: iso(50) };
+  await put(
+    "loans",
+    { id: 1, next_id: null, ...old },
+    ...[2, 3, 4].map((id) => ({ id, next_id: id - 1, ...old })),
+    { id: 5, next_id: 4 },
+  );
+  await look();
+  assert.deepEqual(ids("loans"), [5]);
 });
 
 test("ended tasks go after seven days", async (t) => {
