@@ -24,7 +24,7 @@ import {
   showProgress,
   unknownCollection,
 } from "../output.ts";
-import { readAdapted } from "../read.ts";
+import { describeHidden, findHidden, readAdapted } from "../read.ts";
 
 export const commands: Commands = {
   export: [1, exportCommand],
@@ -100,6 +100,9 @@ async function exportAll(settings: CommandSettings, to: string): Promise<void> {
     }
     // At the end, as a part of the files would look complete.
     for (const path of parts) await rename(path, nameOf(path));
+    for (const each of describeHidden(findHidden(declaration, tables))) {
+      process.stderr.write(`not exported, as it is not declared: ${each}\n`);
+    }
   } catch (error) {
     for (const each of [...parts, ...parts.map(nameOf)]) {
       await rm(each, { force: true }).catch(() => {}); // the first error is told

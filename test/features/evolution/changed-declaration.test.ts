@@ -717,7 +717,7 @@ test("a former name that is out of date means what it is called now", async (t) 
 });
 
 test("prune permanently deletes hidden data, and nothing that is declared", async (t) => {
-  const { serve, declare, command } = await library(t);
+  const { serve, declare, command, folder } = await library(t);
   let server = await serve(books(all), loans);
   for (const each of records) await post(server, "/v1/books", each);
   await post(server, "/v1/loans", { book_id: 2, to: "Ada" });
@@ -749,6 +749,12 @@ test("prune permanently deletes hidden data, and nothing that is declared", asyn
     assert.equal(code, 2, stderr);
     assert.match(stderr, listed);
   }
+  // An export has only what is declared, and says so.
+  const exported = await command("export", "--to", `${folder}-files`);
+  assert.match(
+    exported.stderr,
+    /^not exported, as it is not declared: books\.price \(3 values\)\n.*: loans \(1 record\)$/m,
+  );
   const { stdout } = await command("prune", "books.price");
   assert.equal(stdout, "deleted books.price (3 values) for good\n");
   const rest = await command("prune", "loans");
