@@ -69,7 +69,8 @@ export function usersWithHashes(roles: Roles): Declaration {
  */
 export function importedValues(
   { id, created_at, updated_at }: Body,
-  latest = "9999-12-31T23:59:59.999Z",
+  // Changes have later times, of four digits as well (RFC 3339 section 5.6).
+  latest = "9999-12-31T23:00:00.000Z",
 ): Partial<Document> {
   if (typeof id !== "number") return {};
   const created = parseTime(created_at);

@@ -104,6 +104,7 @@ test("an import keeps times of any clock and of any spelling of RFC 3339", async
     [late, late],
     ["1969-01-01T00:00:00.000Z", late],
     [late, "2026-01-31T12:00:00.000Z"],
+    ["2026-01-31T12:00:00Z", "9999-12-31T23:59:59.999Z"],
   ];
   const lines = times.map(([created_at, updated_at], at) => ({
     ...{ ...zoo, id: at + 1, created_at, updated_at },
@@ -112,9 +113,11 @@ test("an import keeps times of any clock and of any spelling of RFC 3339", async
   const { stdout } = await runHere(["import", "zoos", "-", ...place], {
     input,
   });
-  assert.equal(stdout, "imported 4 zoos, rejected 0\n");
+  assert.equal(stdout, "imported 5 zoos, rejected 0\n");
   const exported = await runHere(["export", "zoos", ...place]);
   const [first, second, ...others] = fromLines(exported.stdout);
+  // A change has a later time, and that must have a year of four digits too.
+  assert.equal(others.pop()?.updated_at, "9999-12-31T23:00:00.000Z");
   assert.deepEqual([first?.created_at, first?.updated_at], [
     "2026-01-31T12:00:00.000Z",
     "2026-01-31T13:00:00.500Z",
