@@ -6,7 +6,10 @@
 
 import { strict as assert } from "node:assert";
 import { execFile, spawnSync } from "node:child_process";
+import { once } from "node:events";
 import { mkdir, readdir, readFile, stat, writeFile } from "node:fs/promises";
+import { createServer, type RequestListener } from "node:http";
+import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import process from "node:process";
 import { after, before, test } from "node:test";
@@ -207,7 +210,7 @@ test(
     });
     const other = await start({ port, folder: store });
     t.after(() => other.stop());
-    await assert.rejects(sending, /RuntimeError: The token is not valid/);
+    await assert.rejects(sending, /RuntimeError: .*The token is not valid/);
     const url = `${server.origin}/v1/zoos`;
     const { stdout } = await promisify(execFile)("python3", [file], {
       env: {
@@ -221,6 +224,48 @@ test(
     const found = await server.request("GET", "/v1/zoos?name=Once");
     assert.equal(found.body.length, 1);
     await server.request("DELETE", found.body[0]?.url ?? "", { token });
+  },
+);
+
+test(
+  "a device sends the same key until the response is complete, whatever a proxy says",
+  {
+    skip: spawnSync("python3", ["--version"]).status !== 0,
+  },
+  async (t) => {
+    const keys = new Set<unknown>();
+    const answers: readonly RequestListener[] = [
+      (_, response) => response.writeHead(409).end('{"errorCode":40902}'),
+      (_, response) => {
+        const date = "Fri, 01 Jan 2027 00:00:00 GMT";
+        response.writeHead(502, { "Retry-After": date }).end("<h1>Bad gateway");
+      },
+      (_, response) => {
+        response.writeHead(201, { "Content-Length": 99 }).write('{"id":');
+        setImmediate(() => response.destroy());
+      },
+      (_, response) => response.writeHead(201).end('{"id": 7}'),
+    ];
+    let count = 0;
+    const proxy = createServer((request, response) => {
+      keys.add(request.headers["idempotency-key"]);
+      request.resume().on("end", () => answers[count++]?.(request, response));
+    }).listen(0, "127.0.0.1");
+    t.after(() => proxy.close());
+    await once(proxy, "listening");
+    const file = join(folder, "device.py");
+    await writeFile(file, blockWith("# device.py"));
+    const { port } = proxy.address() as AddressInfo;
+    const { stdout } = await promisify(execFile)("python3", [file], {
+      env: {
+        ...process.env,
+        URL: `http://127.0.0.1:${port}/v1/zoos`,
+        TOKEN: "any",
+        RECORD: "{}",
+      },
+    });
+    assert.equal(stdout, "{'id': 7}\n");
+    assert.deepEqual([keys.size, count], [1, answers.length]);
   },
 );
 
