@@ -13,13 +13,13 @@ import process from "node:process";
 import type { Order, Report } from "./group.ts";
 import { root } from "./root.ts";
 
-/** Run only by `.ci/run`, as they start dozens of programs or fill the memory: the commands of the README and of the operator's guide, the container, the package, permissions, the deletion of features and each that is off, full memory, upgrades, seeded defects of the disk, and the tools for etcd. */
+/** Run only by `.ci/run`, as they start dozens of programs or fill the memory: the commands of the README and of the operator's guide, the container, the package, permissions, the deletion of features and each that is off, the harness of the tests, full memory, upgrades, seeded defects of the disk, and the tools for etcd. */
 const wholeOnly =
-  /^(?:deletion|dockerfile|features|guide|least-privilege|memory|package|readme|upgrade\/upgrade|store\/torture-defects|etcd\/(?:command-line|linearizability))\./;
+  /^(?:deletion|dockerfile|features|guide|harness|least-privilege|memory|package|readme|upgrade\/upgrade|store\/torture-defects|etcd\/(?:command-line|linearizability))\./;
 
 /** Files that generate histories, queries or declarations, and those whose code other files run too. */
 const unrecorded =
-  /^(?:admission|architecture|documents|faults|harness|library|limits|log|races|server-log|size|store\/(?:torture|upgrade)[\w-]*|api\/(?:select|private)|features\/(?:events\/feed|evolution\/sequences))\.test\./;
+  /^(?:admission|architecture|documents|faults|library|limits|log|races|server-log|size|store\/(?:torture|upgrade)[\w-]*|api\/(?:select|private)|features\/(?:events\/feed|evolution\/sequences))\.test\./;
 
 /** Run first of all: before another file makes the hashes of the process cheap, and those that mostly wait. */
 const first = [

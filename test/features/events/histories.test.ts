@@ -12,12 +12,10 @@ import {
   adminPassword,
   lacks,
   removeFolder,
-  run,
-  type Server,
   signInNew,
-  start,
   temporaryFolder,
 } from "../../harness.ts";
+import { runHere, type ServerHere, startHere } from "../../in-process.ts";
 
 const declaration = (properties: string) => `
   export default ({ collection, optional, string }) => ({
@@ -86,7 +84,7 @@ const ways: readonly Way[] = [
   },
 ];
 
-async function create(server: Server, token: string, title: string) {
+async function create(server: ServerHere, token: string, title: string) {
   const { status } = await server.request("POST", "/v1/books", {
     token,
     json: { title },
@@ -96,7 +94,7 @@ async function create(server: Server, token: string, title: string) {
 }
 
 /** Asserts that a server sends a reset to a client that has seen any of the numbers. */
-async function assertResets(server: Server, ids: readonly string[]) {
+async function assertResets(server: ServerHere, ids: readonly string[]) {
   const token = await server.signIn();
   assert.equal(ids.length, 3);
   for (const id of ids) {
@@ -111,10 +109,9 @@ for (const { name, needs, ...way } of ways) {
   test(`an id that was lost is a reset: ${name}`, { skip }, async () => {
     const own = await temporaryFolder();
     const file = join(own, `books${extname(import.meta.filename)}`);
-    const args = ["--collections", file];
     await writeFile(file, declaration(""));
     const folder = join(own, "original");
-    const original = await start({ folder, args });
+    const original = await startHere({ folder, args: ["--collections", file] });
     const copy = join(own, "copy");
     try {
       const token = await original.signIn();
@@ -133,13 +130,15 @@ for (const { name, needs, ...way } of ways) {
         lost.push(follower.lastEventId);
       }
       await original.end();
-      await writeFile(file, declaration(way.properties ?? ""));
+      const changed = file.replace("books", "changed");
+      await writeFile(changed, declaration(way.properties ?? ""));
+      const args = ["--collections", changed];
       await way.prepare?.(async (words, input = "") => {
         const all = [...words, "--data-dir", copy, ...args];
-        return (await run(all, { input })).code;
+        return (await runHere(all, { input })).code;
       });
       const { seed } = way;
-      const server = await start({
+      const server = await startHere({
         folder: copy,
         args,
         ...(seed !== undefined && { seed }),
@@ -159,7 +158,7 @@ for (const { name, needs, ...way } of ways) {
 test("an id that was lost is a reset: a repair", {
   skip: lacks("events") || lacks("marker"),
 }, async () => {
-  const server = await start();
+  const server = await startHere();
   const { folder } = server;
   let ids: string[] = [];
   try {
@@ -181,9 +180,9 @@ test("an id that was lost is a reset: a repair", {
       }
       await writeFile(join(folder, log), bytes);
     }
-    const repaired = await run(["repair", "--data-dir", folder]);
+    const repaired = await runHere(["repair", "--data-dir", folder]);
     assert.match(repaired.stdout, /lost transactions: [1-9]/);
-    const next = await start({ folder });
+    const next = await startHere({ folder });
     try {
       await assertResets(next, ids);
     } finally {
@@ -211,7 +210,7 @@ test(
     let count = 0;
     try {
       for (const folder of [first, backup, copy]) {
-        const server = await start({ folder, args });
+        const server = await startHere({ folder, args });
         try {
           const token = await server.signIn();
           const kim = folder === first
@@ -246,7 +245,7 @@ test(
           folder,
           ...args,
         ];
-        if (folder === first) assert.equal((await run(words)).code, 0);
+        if (folder === first) assert.equal((await runHere(words)).code, 0);
         if (folder === backup) await cp(folder, copy, { recursive: true });
       }
     } finally {
