@@ -5,6 +5,7 @@ import { syncBuiltinESMExports } from "node:module";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import type { TestContext } from "node:test";
+import { beginServing } from "../src/api/own-tables.ts";
 import { Application } from "../src/app.ts";
 import type { ApiDeclaration } from "../src/api/declaration/api.ts";
 import type { Declaration } from "../src/api/declaration/declaration.ts";
@@ -106,6 +107,8 @@ export async function startApplication(options: {
       : { seq: store.apply([["put", "users", storedAdmin]], 0) }
   );
   const serve = async (port: number) => {
+    const log = options.log ?? (() => {});
+    await beginServing(store, log);
     const application = new Application({
       declaration,
       features,
@@ -113,7 +116,7 @@ export async function startApplication(options: {
       signer: new TokenSigner([jwtSecret], "zoo-api"),
       base: { origin: "", path: "/" },
       now,
-      log: options.log ?? (() => {}),
+      log,
       settings,
     });
     await application.start();

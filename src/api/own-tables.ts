@@ -4,7 +4,8 @@
  */
 
 import { randomBytes } from "node:crypto";
-import type { Mutation, Store } from "../store/store.ts";
+import { errorText } from "../store/error.ts";
+import type { Logger, Mutation, Store } from "../store/store.ts";
 import { declarationTable } from "./declaration/remembered.ts";
 
 /** The table with the histories of the store: see features/events/history.ts. */
@@ -15,9 +16,9 @@ export const maxHistories = 100;
 
 /**
  * Begins a history with a random name and the next sequence number, if the store
- * has histories. A command that writes and the feature events do that before
- * others write: the store may be a copy of one that has assigned the next numbers
- * too.
+ * has histories. Servers, also without the feature events, and commands that write
+ * do that before others write: the store may be a copy of one that has assigned
+ * the next numbers too.
  */
 export async function beginHistory(store: Store): Promise<void> {
   const table = store.tables.get(historyTable);
@@ -31,6 +32,13 @@ export async function beginHistory(store: Store): Promise<void> {
     const old = id - maxHistories;
     if (table.get(old)) mutations.push(["del", historyTable, old]);
     return { seq: store.apply(mutations, 0, { allowWhenFull: true }) };
+  });
+}
+
+/** Begins a history at the start of a server, which serves also if that fails. */
+export function beginServing(store: Store, log: Logger): Promise<void> {
+  return beginHistory(store).catch((error) => {
+    log("error", `Cannot begin a history: ${errorText(error)}`);
   });
 }
 

@@ -34,7 +34,7 @@ import {
 } from "./feed.ts";
 import type { RequestContext, Result } from "../../api/request-context.ts";
 import { declarationTable } from "../../api/declaration/remembered.ts";
-import { beginHistory, historyTable } from "../../api/own-tables.ts";
+import { historyTable } from "../../api/own-tables.ts";
 import { parseEventId, toEventId } from "./history.ts";
 import type { Records } from "../../api/records/records.ts";
 import type { Api, Feature } from "../../api/feature.ts";
@@ -394,12 +394,6 @@ export const feature: Feature = {
       },
     };
     api.add("events", { methods: { GET } }, "events_url");
-    return {
-      start: () =>
-        beginHistory(api.store).catch((error) => {
-          api.log("error", `Cannot begin a history: ${errorText(error)}`);
-        }),
-      stop: () => feed.close(),
-    };
+    return { stop: () => feed.close() };
   },
 };

@@ -45,10 +45,13 @@ interface Way {
     ) => Promise<number | null>,
   ) => Promise<void>;
   readonly needs?: string;
+  /** The features of a server that writes to the copy before. */
+  readonly features?: string;
 }
 
 const ways: readonly Way[] = [
   { name: "a copy" },
+  { name: "a copy to which a server without events wrote", features: "none" },
   {
     name: "a copy to which users were added",
     async prepare(command) {
@@ -137,6 +140,15 @@ for (const { name, needs, ...way } of ways) {
         const all = [...words, "--data-dir", copy, ...args];
         return (await runHere(all, { input })).code;
       });
+      if (way.features !== undefined) {
+        const env = { FEATURES: way.features };
+        const server = await startHere({ folder: copy, args, env });
+        const token = await server.signIn();
+        for (const title of ["New 1", "New 2", "New 3", "New 4"]) {
+          await create(server, token, title);
+        }
+        await server.end();
+      }
       const { seed } = way;
       const server = await startHere({
         folder: copy,
