@@ -60,10 +60,6 @@ async function serve(options: CommandSettings): Promise<void> {
   });
   const closing = [() => store.close()]; // undoes each step, the last one first
   try {
-    if (store.tables.has("_history")) { // once the feature events was on
-      const { beginServing } = await import("./api/own-tables.ts");
-      await beginServing(store, log);
-    }
     const secrets = config.JWT_SECRET ??
       await (shared?.loadSharedSecret(store) ?? loadSecret(dataDir));
     const application = new Application({

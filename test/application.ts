@@ -5,7 +5,7 @@ import { syncBuiltinESMExports } from "node:module";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import type { TestContext } from "node:test";
-import { beginServing } from "../src/api/own-tables.ts";
+import { beginHistory } from "../src/api/own-tables.ts";
 import { Application } from "../src/app.ts";
 import type { ApiDeclaration } from "../src/api/declaration/api.ts";
 import type { Declaration } from "../src/api/declaration/declaration.ts";
@@ -108,7 +108,7 @@ export async function startApplication(options: {
   );
   const serve = async (port: number) => {
     const log = options.log ?? (() => {});
-    await beginServing(store, log);
+    await beginHistory(store, log);
     const application = new Application({
       declaration,
       features,

@@ -16,11 +16,11 @@ export const maxHistories = 100;
 
 /**
  * Begins a history with a random name and the next sequence number, if the store
- * has histories. Servers, also without the feature events, and commands that write
- * do that before others write: the store may be a copy of one that has assigned
- * the next numbers too.
+ * has histories. Whoever opens it to write, also a server without the feature
+ * events, does that first: the store may be a copy of one that has assigned the
+ * next numbers too. A failure is only logged, as the store may still be read.
  */
-export async function beginHistory(store: Store): Promise<void> {
+export async function beginHistory(store: Store, log: Logger): Promise<void> {
   const table = store.tables.get(historyTable);
   if (table === undefined) return;
   await store.settle(() => {
@@ -32,12 +32,7 @@ export async function beginHistory(store: Store): Promise<void> {
     const old = id - maxHistories;
     if (table.get(old)) mutations.push(["del", historyTable, old]);
     return { seq: store.apply(mutations, 0, { allowWhenFull: true }) };
-  });
-}
-
-/** Begins a history at the start of a server, which serves also if that fails. */
-export function beginServing(store: Store, log: Logger): Promise<void> {
-  return beginHistory(store).catch((error) => {
+  }).catch((error) => {
     log("error", `Cannot begin a history: ${errorText(error)}`);
   });
 }

@@ -2,7 +2,6 @@
 
 import { once } from "node:events";
 import process from "node:process";
-import { beginHistory } from "../api/own-tables.ts";
 import { tasks, unfinishedTasks } from "../api/tasks/tasks.ts";
 import { escapeControls } from "../log.ts";
 import { errorCode, errorText } from "../store/error.ts";
@@ -85,12 +84,6 @@ export function reportTasks(tables: Store["tables"]): void {
       } ${collection} (task ${id}) is not finished: ${state}`,
     );
   }
-}
-
-/** Reports unfinished tasks, and begins a history: before a command writes to the store that it has opened. */
-export async function beginWriting(store: Store): Promise<void> {
-  reportTasks(store.tables);
-  await beginHistory(store);
 }
 
 const otherHost =

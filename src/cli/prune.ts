@@ -8,7 +8,7 @@ import { awaitedTable, presentName } from "../api/own-tables.ts";
 import { UsageError } from "../usage.ts";
 import { openDataFolder } from "../data-folder.ts";
 import type { Document, Mutation, Row, Store } from "../store/store.ts";
-import { beginWriting, print } from "./output.ts";
+import { print, reportTasks } from "./output.ts";
 import { describeHidden, findHidden, requireStore } from "./read.ts";
 
 export const commands: Commands = {
@@ -52,7 +52,7 @@ async function pruneCommand(
         `prune: ${problem}, that is, stored but not declared. Hidden: ${all}`,
       );
     }
-    await beginWriting(store);
+    reportTasks(store.tables);
     await forgetAwaited(store, target);
     await prune(store, target);
     await print(

@@ -15,7 +15,7 @@ import "../store/memory/exchange.ts";
 import * as marker from "../store/log/marker.ts";
 import { reserves } from "../store/reserves.ts";
 import { explainInvalid, removePasswordFile } from "../first-start.ts";
-import { beginWriting, print, printErrors } from "./output.ts";
+import { print, printErrors, reportTasks } from "./output.ts";
 import { foldText } from "../store/store.ts";
 import { readUndamagedStore, requireStore } from "./read.ts";
 
@@ -50,7 +50,7 @@ async function userCommand(
     ...reserves(),
   });
   try {
-    await beginWriting(store);
+    reportTasks(store.tables);
     const password = await readPassword();
     if (action === "add") {
       const user = { username: name, password, role: flags.get("role") };

@@ -18,9 +18,9 @@ import "../../store/memory/exchange.ts";
 import * as marker from "../../store/log/marker.ts";
 import { reserves } from "../../store/reserves.ts";
 import {
-  beginWriting,
   print,
   printErrors,
+  reportTasks,
   showProgress,
   unknownCollection,
 } from "../../cli/output.ts";
@@ -69,7 +69,7 @@ export async function importCommand(
     tables,
   });
   try {
-    await beginWriting(store);
+    reportTasks(store.tables);
     const users = usersWithHashes(roles);
     // Any collection, because the worker also resumes unfinished imports of a
     // server.
