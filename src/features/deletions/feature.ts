@@ -73,6 +73,17 @@ function parseDeletion(
       `The filter "${empty.property.name}:${empty.operator}" of a deletion must have a text: with none it fits nearly all ${collection.name}.`,
     );
   }
+  const padded = filters.find(([name, value]) =>
+    /:(?:contains|starts)$/.test(name) && value !== value.trim()
+  );
+  if (padded) {
+    throw new ApiError(
+      40004,
+      `The filter "${
+        padded[0]
+      }" of a deletion must not have spaces around its text: they are not compared, so more ${collection.name} would match.`,
+    );
+  }
   return {
     filters,
     cascade: readParameter(parameters, "cascade", cascade) === true,

@@ -50,7 +50,19 @@ function adaptRecords(opened: OpenedDeclaration): boolean {
   normalizeTimes({ ...opened, apply });
   const misfits = findMisfits(opened.collections, opened.store);
   if (misfits.length > 0) throw new CommandError(explainMisfits(misfits));
+  logMissingRole(opened);
   return isRenamed || changedBytes > minCheckpointBytes;
+}
+
+/** Logs that nobody manages users: no user of before has the new highest role. */
+function logMissingRole({ collections, store, log }: OpenedDeclaration): void {
+  const role = collections.find(({ name }) => name === "users")?.access.write;
+  const users = store.table("users");
+  if (!role || users.size === 0 || users.count("role", role) > 0) return;
+  log(
+    "error",
+    `nobody has the role ${role}: with the server stopped, add a user with --role ${role}`,
+  );
 }
 
 /**

@@ -90,7 +90,12 @@ function repeatRecord(
   // terms, so the record is shown as it is.
   const isReadable = mayAccess(caller?.grants, collection.access.read) &&
     isVisible(collection, row.document, caller);
-  if (!values && !isReadable) throw new ApiError(40300);
+  if (!values && !isReadable) {
+    throw new ApiError(
+      40300,
+      `This request has created the ${collection.singular} ${id}, which is declared otherwise by now and which you may not read: do not repeat it.`,
+    );
+  }
   const { owner_id = null, created_at = null, updated_at } = row.document;
   const owned = collection.private ? { owner_id } : {};
   const document = values && updated_at !== created_at

@@ -954,6 +954,7 @@ test(
     for (const json of [undefined, batch]) {
       const { status, text } = await send(json);
       assert.equal(status, 403, text);
+      assert.match(text, /This request has created the \w+ \d+, /);
       assert.doesNotMatch(text, /secret/);
     }
   },
@@ -979,7 +980,9 @@ test("a role that is gone is refused with a way out, which works", async (t) => 
   );
   const both = ["keeper", "admin", "boss"];
   const password = "a long enough one";
-  await (await serve(...both)).end();
+  const first = await serve(...both);
+  assert.match(first.output(), /nobody has the role boss: .* --role boss"/);
+  await first.end();
   const added = await runHere(["user", "add", "kim", "--role", "boss"], {
     env: { COLLECTIONS: await declareRoles(...both), DATA_DIR: folder },
     input: `${password}\n`,
