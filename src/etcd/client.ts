@@ -28,10 +28,11 @@ export interface KeyValue {
 /** Keys from the first one up to, but without, the second one; a single key if there is no second one. */
 export type KeyRange = readonly [first: string, end?: string];
 
-/** Puts a value; without one, deletes. */
+/** Puts a value, which ends with its lease if it has one; without a value, deletes. */
 export interface Change {
   readonly keys: KeyRange;
   readonly value?: Uint8Array | string;
+  readonly lease?: string | undefined;
 }
 
 /** An error that etcd has reported, with its gRPC code. */
@@ -118,15 +119,17 @@ export class EtcdClient {
 
   /**
    * Makes changes together if a key has a value, or is missing if that is empty;
-   * otherwise reads the key, and another one. `isDone` is true if it has made
-   * them, `isRepeated` if an earlier attempt may have. A full etcd may have made
-   * what it refuses: rejects with `disk-full` only if the key is still the same.
+   * otherwise reads the key and another one; `also` is read in both cases.
+   * `isDone` is true if it has made them, `isRepeated` if an earlier call may have.
+   * A full etcd may have made what it refuses: `disk-full` only if the key is the same.
    */
   async transact(
     [key, value]: readonly [key: string, value: string],
     changes: readonly Change[],
     other = key,
+    also: readonly KeyRange[] = [],
   ) {
+    const read = (keys: KeyRange) => ({ request_range: this.#rangeOf(keys) });
     try {
       const { succeeded, found, isRepeated } = await this.call(
         "kv/txn",
@@ -137,30 +140,31 @@ export class EtcdClient {
               ? { target: "CREATE", create_revision: "0" }
               : { target: "VALUE", value: toBase64(value) },
           }],
-          success: changes.map(({ keys, value }) => {
-            const range = this.#rangeOf(keys);
-            return value === undefined
-              ? { request_delete_range: range }
-              : { request_put: { ...range, value: toBase64(value) } };
-          }),
-          failure: [key, other].map((each) => ({
-            request_range: this.#rangeOf([each]),
-          })),
+          success: [
+            ...changes.map(({ keys, value, lease }) => {
+              const range = this.#rangeOf(keys);
+              return value === undefined
+                ? { request_delete_range: range }
+                : { request_put: { ...range, value: toBase64(value), lease } };
+            }),
+            ...also.map(read),
+          ],
+          failure: [[key] as const, [other] as const, ...also].map(read),
         },
       );
       return { isDone: succeeded === true, isRepeated, found };
     } catch (error) {
       if (errorCode(error) !== "disk-full") throw error;
-      const current = await this.#look(key);
-      if (String(current?.value ?? "") === value) throw error;
-      const found = [current, await this.#look(other)];
+      const found = await this.#look(key);
+      if (String(found[0]?.value ?? "") === value) throw error;
+      found.push(...await this.#look(other));
       return { isDone: false, isRepeated: true, found };
     }
   }
 
   /** Reads a key after a call that may have changed it; if that fails, the outcome is unknown. */
-  #look(key: string): Promise<KeyValue | undefined> {
-    return this.get([key]).then(([found]) => found, ({ cause }) => {
+  #look(key: string): Promise<KeyValue[]> {
+    return this.get([key]).catch(({ cause }) => {
       throw etcdError(cause);
     });
   }
@@ -299,8 +303,8 @@ function parseAnswer(text: string, prefix: string) {
     answer;
   if (code > 0 && message.trim()) throw new Refusal(code, message);
   if (!header && !result) throw new TypeError();
-  const found = responses.map(({ response_range: range }) =>
-    decode(range?.kvs)[0]
+  const found = responses.flatMap(({ response_range: range }) =>
+    decode(range?.kvs)
   );
   return { ...answer, kvs: decode(kvs), found };
 }

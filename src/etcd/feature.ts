@@ -11,17 +11,22 @@ import { isReadMethod } from "../http/content.ts";
 import { errorCode, StoreError } from "../store/error.ts";
 import type { Store } from "../store/store.ts";
 import { EtcdStore } from "./store.ts";
+import type { Attempts } from "./turns.ts";
 
 /** After so many attempts a request is refused. */
-const maxOvertaken = 10;
+const maxLost = 10;
 
 export const feature: Feature = {
   open({ store, routes, base: { path } }) {
     if (!(store instanceof EtcdStore)) return;
     /** The requests for which the state was confirmed: once is enough, even if they are judged again. */
     const confirmed = new WeakSet<RequestContext>();
-    /** How often another server changed the state before a request could. */
-    const overtaken = new WeakMap<RequestContext, number>();
+    const attempts = new WeakMap<RequestContext, Attempts>();
+    const attemptsOf = (request: RequestContext) => {
+      const created = attempts.get(request) ?? store.attempts(request.signal);
+      attempts.set(request, created);
+      return created;
+    };
     /** Waits until the state in memory is no older than what anybody was shown before the request; returns undefined if that is certain. */
     const confirm = (request: RequestContext) => {
       // These describe only this server.
@@ -43,7 +48,7 @@ export const feature: Feature = {
         const confirming = !isCommitted && seq > 0 && confirm(request);
         try {
           if (!confirming) {
-            await store.durable(seq);
+            if (seq > durableSeq) await store.attempt(attemptsOf(request), seq);
             return false;
           }
           await confirming;
@@ -51,9 +56,8 @@ export const feature: Feature = {
         } catch (error) {
           if (errorCode(error) !== "overtaken") throw error;
         }
-        const count = (overtaken.get(request) ?? 0) + 1;
-        overtaken.set(request, count);
-        if (count <= maxOvertaken) return true;
+        const { lost = 0 } = attempts.get(request) ?? {};
+        if (lost <= maxLost) return true;
         throw new StoreError("overloaded", "Other servers changed the state");
       },
     };

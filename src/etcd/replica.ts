@@ -6,12 +6,7 @@ import {
   setTimeout as delay,
 } from "node:timers/promises";
 import { type DurableCallback, errorCode, StoreError } from "../store/error.ts";
-import { randomName, type StoreFolder } from "../store/log/folder.ts";
-import {
-  encodeEntries,
-  encodeHeader,
-  formatTime,
-} from "../store/log/format.ts";
+import type { StoreFolder } from "../store/log/folder.ts";
 import { restore, stateOf } from "../store/memory/exchange.ts";
 import { getOrCreateTable } from "../store/memory/table.ts";
 import type { Logger, StoreLimits } from "../store/options.ts";
@@ -26,6 +21,7 @@ import {
 import {
   applyBatch,
   divergedError,
+  encodeBatch,
   keyOf,
   load,
   type Loaded,
@@ -33,7 +29,9 @@ import {
   putParts,
   readLog,
   seqOf,
+  valueOf,
 } from "./state.ts";
+import { headAndTurns, turnKeys, Turns } from "./turns.ts";
 
 /** How long a server that has committed counts as one that commits again. */
 const rivalMs = 1000;
@@ -65,14 +63,10 @@ export interface EtcdParts {
 }
 
 /** Throws unless the commit of another server explains why one was refused. */
-function requireRival(
-  head: string,
-  found: KeyValue | undefined,
-  isGone: boolean,
-): void {
+function requireRival(head: string, found: string, isGone: boolean): void {
   // An earlier attempt may have been carried out, and its batch deleted.
   if (isGone) throw etcdError("its batch is gone");
-  if (String(found?.value ?? "") !== head) return;
+  if (found !== head) return;
   // It would be tried for ever.
   throw etcdError("it refuses a write although nothing changed", "unreachable");
 }
@@ -80,6 +74,7 @@ function requireRival(
 /** The state in memory, and the rounds that change it. */
 export class Replica {
   readonly queue: TransactionQueue;
+  readonly turns: Turns;
   /** Why etcd cannot be used now. */
   failure: StoreError | undefined;
   /** Why etcd has carried out no write since. */
@@ -107,6 +102,7 @@ export class Replica {
   ) {
     this.#parts = parts;
     this.queue = queue;
+    this.turns = new Turns(parts);
     this.#onAdvance = onAdvance;
     this.#compareClocks = clockComparison(parts);
   }
@@ -122,26 +118,29 @@ export class Replica {
   /** Makes rounds until the store closes. */
   async run(): Promise<void> {
     const { client, closing: { signal }, log } = this.#parts;
+    const mayCommit = () => this.queue.length > 0 && !this.turns.isPaused;
     let mustRead = false;
     while (true) {
-      if (this.queue.length + this.#checks.length === 0) {
+      this.turns.resume();
+      if (this.#checks.length === 0 && !mayCommit()) {
         if (signal.aborted) return;
         await new Promise<void>((resolve) => this.wake = resolve);
+        continue;
       }
       const pauseMs = this.#nextCommitAt - performance.now();
-      if (pauseMs > 0 && this.queue.length > 0) await delay(pauseMs);
+      if (pauseMs > 0 && mayCommit()) await delay(pauseMs);
       // All that comes in these turns of the event loop shares a round: 9 % more
       // reads a second by 64 readers. A write waits for one turn only.
-      const turns = this.queue.length > 0 ? 1 : 4;
-      for (let turn = 0; turn < turns; turn++) await nextTick();
+      const ticks = mayCommit() ? 1 : 4;
+      for (let tick = 0; tick < ticks; tick++) await nextTick();
       const checks = this.#checks.splice(0);
       const startedAt = performance.now();
-      const isCommit = this.queue.length > 0 && !mustRead;
+      const isCommit = mayCommit() && !mustRead;
       mustRead = false;
       try {
         if (isCommit) await this.#commit();
         else if (checks.length > 0) {
-          await this.#catchUp((await client.get(["head"]))[0]);
+          await this.#catchUp(await client.get(headAndTurns));
         } else continue;
         this.confirmedAt = startedAt;
         if (this.failure) log("info", "etcd can be reached again");
@@ -185,32 +184,26 @@ export class Replica {
     const lastSeq = durable < loaded.endSeq ? loaded.endSeq : Infinity;
     const batch = queue.next(maxValueBytes, lastSeq);
     const last = durable + batch.length;
-    const salt = randomName(folder);
-    const { line, seed } = encodeHeader({
-      store: loaded.head,
-      generation: 0,
-      seq: durable,
-      salt,
-      at: formatTime(folder.now()),
-    });
-    const key = keyOf("log", durable + 1);
     const startedAt = performance.now();
-    const { value, bytes } = await putParts(
-      client,
-      key,
-      [line, encodeEntries(batch, { durable, seed })],
-    );
-    const head = this.sentHead = `${last} ${salt}`;
-    const { isDone, isRepeated, found: [foundHead, foundBatch] } = await client
-      .transact(["head", loaded.head], [
-        { keys: [key], value },
-        { keys: ["head"], value: head },
-      ], key);
+    const { head, slices } = encodeBatch(folder, loaded.head, batch);
+    const key = keyOf("log", durable + 1);
+    const { value, bytes } = await putParts(client, key, slices);
+    this.sentHead = head;
+    const changes = [
+      { keys: [key] as const, value },
+      { keys: ["head"] as const, value: head },
+      ...this.turns.changes(last),
+    ];
+    const { isDone, isRepeated, found } = await client
+      .transact(["head", loaded.head], changes, key, [turnKeys]);
+    const foundBatch = found.find((each) => each.key === key);
     const isOurs = foundBatch?.value.equals(value);
     if (!isDone && !isOurs) {
-      requireRival(loaded.head, foundHead, isRepeated && !foundBatch);
-      return await this.#catchUp(foundHead, foundBatch);
+      const isGone = isRepeated && !foundBatch;
+      requireRival(loaded.head, valueOf(found, "head"), isGone);
+      return await this.#catchUp(found, foundBatch);
     }
+    this.turns.see(found);
     loaded.head = head;
     loaded.logBytes += bytes;
     this.fullError = undefined;
@@ -227,11 +220,12 @@ export class Replica {
     this.#onAdvance(commitMs);
   }
 
-  /** Applies what is in etcd after the state in memory; `next` is the first batch of it, if it is known. */
-  async #catchUp(found: KeyValue | undefined, next?: KeyValue): Promise<void> {
+  /** Applies what is in etcd after the state in memory, up to the head that was found; `next` is the first batch of it, if it is known. */
+  async #catchUp(found: readonly KeyValue[], next?: KeyValue): Promise<void> {
     const { client, loaded } = this.#parts;
     const { queue } = this;
-    const head = String(found?.value ?? "");
+    this.turns.see(found);
+    const head = valueOf(found, "head");
     if (head === loaded.head) return;
     const callBacks: (() => void)[] = [];
     const rollBack = async () => {

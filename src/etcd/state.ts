@@ -3,6 +3,7 @@
  *
  * - `head`: the last sequence number, and the name of its batch. Whoever appends
  *   to the log puts it in the same transaction, if it is still the one known.
+ * - `head/turn/ID`: a server that the others wait for: see turns.ts.
  * - `log/SEQ`: a batch of transactions from that sequence number on, as a log
  *   file.
  * - `snapshot/SEQ`: a complete snapshot, as a snapshot file.
@@ -20,7 +21,16 @@
 import { Buffer } from "node:buffer";
 import { StoreError } from "../store/error.ts";
 import type { ReadableFile } from "../store/log/files.ts";
-import { type ApplyLine, type LogLine, scanLog } from "../store/log/format.ts";
+import { randomName, type StoreFolder } from "../store/log/folder.ts";
+import {
+  type ApplyLine,
+  encodeEntries,
+  encodeHeader,
+  type Entry,
+  formatTime,
+  type LogLine,
+  scanLog,
+} from "../store/log/format.ts";
 import { restoreCounters, Tables } from "../store/memory/table.ts";
 import { applyTo, type FolderScanOptions } from "../store/recovery/scan.ts";
 import type { EtcdClient, KeyRange, KeyValue } from "./client.ts";
@@ -60,6 +70,11 @@ export function seqOf(head: string): number {
 /** Returns a value as text; nothing without one. */
 export function textOf(found: KeyValue | undefined): string {
   return String(found?.value ?? "").trim();
+}
+
+/** Returns the value of a key among those that were read; "" if it is missing. */
+export function valueOf(found: readonly KeyValue[], key: string): string {
+  return String(found.find((each) => each.key === key)?.value ?? "");
 }
 
 /** The error of a value that is none that a server writes, or is missing. */
@@ -211,6 +226,27 @@ export function applyBatch(
   for (const line of lines) apply(line, line.seq ?? 0);
   loaded.logBytes += bytes;
   loaded.head = head;
+}
+
+/** Packs transactions that follow a head; returns the file and the next head. */
+export function encodeBatch(
+  folder: StoreFolder,
+  store: string,
+  entries: readonly Entry[],
+) {
+  const salt = randomName(folder);
+  const durable = seqOf(store);
+  const { line, seed } = encodeHeader({
+    store,
+    generation: 0,
+    seq: durable,
+    salt,
+    at: formatTime(folder.now()),
+  });
+  return {
+    slices: [line, encodeEntries(entries, { durable, seed })],
+    head: `${durable + entries.length} ${salt}`,
+  };
 }
 
 export function divergedError(): StoreError {

@@ -36,6 +36,7 @@ import {
   readBatch,
   seqOf,
 } from "./state.ts";
+import { Attempts } from "./turns.ts";
 
 /** How old a state may be that is read without asking etcd. */
 const maxAgeMs = 1000;
@@ -52,6 +53,7 @@ export class EtcdStore extends SharedStore {
   readonly incarnation: string;
   readonly #parts: EtcdParts;
   readonly #replica: Replica;
+  readonly #background: Attempts;
   /** Why the operator must restart this server. */
   #suspension: StoreError | undefined;
   readonly #running: Promise<unknown>;
@@ -68,6 +70,7 @@ export class EtcdStore extends SharedStore {
     this.serverId = serverId;
     this.incarnation = parts.incarnation;
     this.#replica = new Replica(parts, this.queue, (ms) => this.notify(ms));
+    this.#background = this.attempts();
     this.#running = Promise.all([
       this.#replica.run(),
       this.#repeat(watchMs, () => this.#follow()),
@@ -186,16 +189,47 @@ export class EtcdStore extends SharedStore {
     return after;
   }
 
+  /** Begins to count the attempts of a request. */
+  attempts(signal?: AbortSignal): Attempts {
+    return new Attempts(this.#replica.turns, signal);
+  }
+
+  /** Waits as {@linkcode durable}, and if another server was first, counts the attempt and waits until the next one may begin. */
+  async attempt(attempts: Attempts, seq: number): Promise<void> {
+    attempts.seq = seq;
+    try {
+      await super.durable(seq);
+    } catch (error) {
+      const { durableSeq } = this;
+      if (errorCode(error) === "overtaken") await attempts.lose(durableSeq);
+      throw error;
+    }
+  }
+
+  /** Waits for the work in the background, which begins again by itself if another server was first. */
+  override durable(seq: number): Promise<void> | undefined {
+    if (seq <= this.durableSeq) return undefined;
+    return this.attempt(this.#background, seq)
+      .then(() => this.#background.end());
+  }
+
   /** Runs the transaction again if another server was first. */
   override async settle<Result extends { readonly seq: number }>(
     run: () => Result | Promise<Result>,
   ): Promise<Result> {
-    while (true) {
-      try {
-        return await super.settle(run);
-      } catch (error) {
-        if (errorCode(error) !== "overtaken") throw error;
+    const attempts = this.attempts();
+    try {
+      while (true) {
+        try {
+          const result = await run();
+          await this.attempt(attempts, result.seq);
+          return result;
+        } catch (error) {
+          if (errorCode(error) !== "overtaken") throw error;
+        }
       }
+    } finally {
+      attempts.end();
     }
   }
 

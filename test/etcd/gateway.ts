@@ -89,6 +89,9 @@ const invalidToken = new GrpcError(16, "etcdserver: invalid auth token");
 export class Gateway {
   /** Decides for each call. */
   faultOf: FaultOf = () => undefined;
+  /** Returns what a call waits for before it is carried out, as that of a slow server. */
+  delayOf: (path: string, body: Sent) => Promise<void> | undefined = () =>
+    undefined;
   /** The paths of all calls so far. */
   readonly calls: string[] = [];
   /** If it is set, calls need a token that this user gets. */
@@ -231,6 +234,7 @@ export class Gateway {
     const body: Sent = JSON.parse(bytes.toString());
     const path = (request.url ?? "").replace("/v3/", "");
     this.calls.push(path);
+    await this.delayOf(path, body);
     const fault = this.faultOf(path, body);
     if (typeof fault === "object") {
       response.statusCode = fault.status;

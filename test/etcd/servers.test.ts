@@ -95,7 +95,6 @@ test(
       .finally(() => isDone = true);
     while (!isDone) {
       await other.request("POST", "/v1/zoos", { token, json: zoo });
-      await wait(10); // a server that is overtaken each time gives up
     }
     const { status, body } = await deleting;
     assert.equal(status, 200);
@@ -135,19 +134,15 @@ test("ids are given once, and all servers agree", async (t) => {
         servers[at % 3]?.request("POST", "/v1/zoos", { token, json: zoo }),
     ),
   );
-  // Ten attempts may be too few while three servers compete.
-  const created = answers.filter((each) => each?.status === 201);
-  for (const each of answers) {
-    if (each && each.status !== 201) assertError(each, 50302);
-  }
-  const ids = new Set(created.map((each) => each?.body["id"]));
-  assert.equal(ids.size, created.length);
+  for (const each of answers) assert.equal(each?.status, 201);
+  const ids = new Set(answers.map((each) => each?.body["id"]));
+  assert.equal(ids.size, 30);
   const lists = await Promise.all(
     servers.map((each) => each.request("GET", "/v1/zoos?limit=100")),
   );
   const [first, ...others] = lists.map(({ text }) => text);
   for (const each of others) assert.equal(each, first);
-  assert.equal(lists[0]?.headers.get("x-total-count"), `${created.length}`);
+  assert.equal(lists[0]?.headers.get("x-total-count"), "30");
 });
 
 test("a token is valid at every server until it is signed out at one", async (t) => {
