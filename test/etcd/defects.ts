@@ -40,8 +40,8 @@ export const defects: Readonly<Record<string, Defect>> = {
   },
   "takes what another server overtook for committed": {
     file: replica,
-    from: "callBacks.push(queue.rollBack(overtakenError()));",
-    to: "callBacks.push(queue.rollBack(undefined));",
+    from: "waiters.forEach(({ callback }) => callback(reason))",
+    to: "waiters.forEach(({ callback }) => callback())",
     caught: notLinearizable,
   },
   "commits without comparing the head": {
