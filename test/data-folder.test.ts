@@ -2,6 +2,7 @@
 
 import { strict as assert } from "node:assert";
 import { execFile, spawn } from "node:child_process";
+import fs, { closeSync, openSync } from "node:fs";
 import {
   appendFile,
   cp,
@@ -10,9 +11,9 @@ import {
   readFile,
   rename,
   rm,
-  symlink,
   writeFile,
 } from "node:fs/promises";
+import { syncBuiltinESMExports } from "node:module";
 import { dirname, join } from "node:path";
 import process from "node:process";
 import { after, before, test, type TestContext } from "node:test";
@@ -103,31 +104,68 @@ test("an export to a folder leaves all files or none, and says which could not b
   const to = join(folder, "..", "export");
   const words = ["export", "--to", to, "--data-dir", folder];
   await mkdir(to);
-  await symlink("/dev/full", join(to, "zoos.ndjson.part"));
+  const { open } = fs;
+  const full = t.mock.method(
+    fs,
+    "open",
+    (path: string, flags: string, ...others: [number, () => void]) => {
+      // The file is there, but the disk is full.
+      if (flags === "wx") closeSync(openSync(path, flags));
+      open(flags === "wx" ? "/dev/full" : path, flags.slice(0, 1), ...others);
+    },
+  );
   const failed = await runHere(words);
+  full.mock.restore();
   assert.equal(failed.code, 1);
   assert.match(
     failed.stderr,
     /^zoo-api: cannot write \S+\/zoos\.ndjson\.part: .*ENOSPC/,
   );
   assert.deepEqual(await readdir(to), []);
-  // A folder in the way is named, and nothing is left of the others.
-  await mkdir(join(to, "zoos.ndjson.part"));
-  const blocked = await runHere(words);
-  assert.match(
-    blocked.stderr,
-    /^zoo-api: cannot write \S+\/zoos\.ndjson\.part: EISDIR/,
-  );
-  assert.deepEqual(await readdir(to), ["zoos.ndjson.part"]);
-  await rm(join(to, "zoos.ndjson.part"), { recursive: true });
-  // What a killed export has left is written again.
-  await writeFile(join(to, "zoos.ndjson.part"), "half a li");
-  const again = await runHere(words);
-  assert.equal(again.code, 0, again.stderr);
+  assert.equal((await runHere(words)).code, 0);
   const names = ["animals.ndjson", "employees.ndjson", "zoos.ndjson"];
   assert.deepEqual((await readdir(to)).sort(), names);
   const zoos = await readFile(join(to, "zoos.ndjson"), "utf8");
   assert.equal(zoos.match(/\n/g)?.length, 5);
+});
+
+test("of two exports to one folder one is whole, and the other removes nothing of it", async (t) => {
+  const folder = await filled(t);
+  const to = join(folder, "..", "export");
+  const words = ["export", "--to", to, "--data-dir", folder];
+  // The other one is at work, or was killed, at its first or a later file.
+  for (const name of ["zoos.ndjson.part", "animals.ndjson.part"]) {
+    await mkdir(to, { recursive: true });
+    await writeFile(join(to, name), "half a li");
+    const { code, stderr } = await runHere(words);
+    assert.equal(code, 1, stderr);
+    assert.ok(
+      stderr.startsWith(`zoo-api: ${join(to, name)} exists: another export`),
+    );
+    assert.deepEqual(await readdir(to), [name]);
+    assert.equal(await readFile(join(to, name), "utf8"), "half a li");
+    await rm(join(to, name));
+  }
+  // The other one ends after this one has seen an empty folder.
+  const { readdir: list } = fs.promises;
+  let isFirst = true;
+  t.mock.method(fs.promises, "readdir", async (path: string) => {
+    const found = await list(path);
+    if (path === to && isFirst) {
+      isFirst = false;
+      await writeFile(join(to, "animals.ndjson"), "of the other");
+    }
+    return found;
+  });
+  syncBuiltinESMExports();
+  const late = await runHere(words);
+  t.mock.restoreAll();
+  syncBuiltinESMExports();
+  assert.equal(late.code, 1, late.stdout);
+  assert.match(late.stderr, /animals\.ndjson exists already: nothing was/);
+  assert.deepEqual(await readdir(to), ["animals.ndjson"]);
+  const left = await readFile(join(to, "animals.ndjson"), "utf8");
+  assert.equal(left, "of the other");
 });
 
 test("check distinguishes a clean folder, a torn write and damage, and finds all damage", async (t) => {

@@ -6,7 +6,7 @@
  * progress; a task whose spool is missing is reported as failed.
  */
 
-import { realpath, rmdir } from "node:fs/promises";
+import { open, realpath, rmdir } from "node:fs/promises";
 import { basename, dirname, isAbsolute, join, relative } from "node:path";
 import process from "node:process";
 import { declarationTable } from "../api/declaration/remembered.ts";
@@ -54,24 +54,46 @@ export async function backupStore(
   to: string,
 ): Promise<{ readonly seq: number; readonly records: number }> {
   if ((await realFiles.list(to).catch(undefinedIfMissing))?.length) {
-    throw new StoreError(
-      "not-empty",
-      `Cannot copy to ${to}: it is not empty: name another folder`,
-    );
+    throw notEmptyError(to);
   }
   const place = typeof from === "string" ? { dataDir: from } : from;
   const removeFolders = await createOutputFolder(to, place);
+  const meta = join(to, names.meta);
+  // Of several copies to one folder, the one that creates this file writes there, and cleans up.
+  const mark = await open(meta, "wx", 0o600).catch(async (error) => {
+    await removeFolders();
+    throw errorCode(error) === "EEXIST" ? notEmptyError(to) : error;
+  });
   try {
+    // What is left of a copy that was interrupted must not be taken for a new folder.
+    await mark.writeFile(unfinishedMeta)
+      .then(() => mark.sync())
+      .finally(() => mark.close());
+    await realFiles.syncFolder(to);
     await writeCopy(from, to);
     return await readCopy(to);
   } catch (error) {
-    for (const name of await realFiles.list(to)) {
+    const written = (await realFiles.list(to)).filter((each) =>
+      isOfCopy.test(each)
+    );
+    for (const name of [...written, names.meta]) {
       await realFiles.remove(join(to, name));
     }
     await removeFolders();
     if (!isNoSpaceError(error)) throw error;
     throw new CommandError(`cannot copy to ${to}: ${errorText(error)}`);
   }
+}
+
+/** The names of the files that a copy writes, but for `meta.json`. */
+const isOfCopy =
+  /^(?:(?:secret|(?:wal|snapshot)-\d+\.jsonl)(?:\.tmp)?|meta\.json\.tmp)$/;
+
+function notEmptyError(to: string): StoreError {
+  return new StoreError(
+    "not-empty",
+    `Cannot copy to ${to}: it is not empty: name another folder`,
+  );
 }
 
 /**
@@ -120,8 +142,6 @@ async function writeCopy(from: Place | string, to: string): Promise<void> {
   const { generation, seq, storeId, tables } = scan;
   const place = storeFolder({ folder: to });
   const start = { store: storeId, generation: generation + 1, seq };
-  // What is left of a copy that was interrupted must not be taken for a new folder.
-  await writeSmallFile(realFiles, join(to, names.meta), unfinishedMeta);
   await writeGeneration(place, start, tables);
   if (secret !== undefined) {
     await writeSmallFile(realFiles, join(to, "secret"), secret);

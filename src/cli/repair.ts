@@ -77,7 +77,8 @@ export async function repairStore(
     if (before.refusal === undefined) return { unused: before.faults };
     if (before.refusal.code === "format") throw before.refusal;
     const meta = await readSmallFile(files, folder, names.meta).catch(() => {});
-    if (before.generation === 0 && meta?.toString() === unfinishedMeta) {
+    const isUnfinished = meta && unfinishedMeta.startsWith(meta.toString());
+    if (before.generation === 0 && isUnfinished) {
       throw new StoreError(
         "damaged",
         `Cannot repair ${folder}: it is an unfinished copy without records: delete it, and copy again`,

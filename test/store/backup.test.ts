@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { setImmediate as nextTick } from "node:timers/promises";
 import { backupStore } from "../../src/cli/backup.ts";
 import { readStore } from "../../src/cli/read.ts";
-import { openStore } from "../../src/store/store.ts";
+import { openStore, realFiles } from "../../src/store/store.ts";
 import { documents, fill, folderFor, openFor, tables } from "./support.ts";
 import { commit } from "../commit.ts";
 
@@ -127,4 +127,39 @@ test("a backup into a folder that holds something is refused", async (t) => {
   await writeFile(join(target, "mine.txt"), "mine");
   await assert.rejects(backupStore(from, target), { code: "not-empty" });
   assert.deepEqual(await readdir(target), ["mine.txt"]);
+});
+
+test("of two backups to one folder one is whole, and the other changes nothing", async (t) => {
+  const folder = await folderFor(t);
+  const from = join(folder, "store");
+  await fill(from, 5);
+  const to = join(folder, "copy");
+  const { list } = realFiles;
+  let hasSeenIt = false;
+  t.mock.method(realFiles, "list", async (path: string) => {
+    const found = await list(path);
+    if (path !== to || hasSeenIt) return found;
+    hasSeenIt = true;
+    await backupStore(from, to); // while the first one believes it empty
+    return found;
+  });
+  await mkdir(to);
+  const before = await list(to);
+  await assert.rejects(backupStore(from, to), { code: "not-empty" });
+  assert.deepEqual([hasSeenIt, before], [true, []]);
+  const store = await openFor(t, to);
+  assert.equal(documents(store.table("zoos")).length, 5);
+});
+
+test("a backup that fails removes only what it has written", async (t) => {
+  const folder = await folderFor(t);
+  const from = join(folder, "store");
+  const to = join(folder, "copy");
+  await fill(from, 5);
+  t.mock.method(realFiles, "rename", async () => {
+    await writeFile(join(to, "zoos.ndjson.part"), "of an export");
+    throw new Error("it fails");
+  });
+  await assert.rejects(backupStore(from, to), /it fails/);
+  assert.deepEqual(await readdir(to), ["zoos.ndjson.part"]);
 });

@@ -318,10 +318,12 @@ test("the records on the other lines of a damaged snapshot are saved, and the lo
 
 test("what is left of a copy that was killed is not repaired to an empty store", async (t) => {
   const folder = await folderFor(t);
-  await writeFile(join(folder, "meta.json"), unfinishedMeta);
   await writeFile(join(folder, "snapshot-2.jsonl.tmp"), "{");
-  await assert.rejects(openStore({ folder, tables }), { code: "damaged" });
-  await assert.rejects(repairStore(folder), /it is an unfinished copy/);
+  for (const meta of ["", unfinishedMeta]) {
+    await writeFile(join(folder, "meta.json"), meta);
+    await assert.rejects(openStore({ folder, tables }), { code: "damaged" });
+    await assert.rejects(repairStore(folder), /it is an unfinished copy/);
+  }
 });
 
 test("a repair of a damaged snapshot that nothing can replace saves the records on its other lines", async (t) => {

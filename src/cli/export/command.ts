@@ -14,7 +14,7 @@ import { toNdjson } from "../../api/formats/ndjson.ts";
 import { usersWithHashes } from "../../api/records/imported.ts";
 import { Representation } from "../../api/representation.ts";
 import { collectionsOf } from "../../api/routes.ts";
-import { errorText } from "../../store/error.ts";
+import { errorCode, errorText } from "../../store/error.ts";
 import type { Row } from "../../store/store.ts";
 import { CommandError, UsageError } from "../../usage.ts";
 import { createOutputFolder } from "../backup.ts";
@@ -81,30 +81,31 @@ async function exportAll(settings: CommandSettings, to: string): Promise<void> {
   const tables = await readAdapted(settings, declaration);
   const removeFolders = await createOutputFolder(to, settings);
   const names = declaration.collections.map(({ name }) => name);
-  const found = await readdir(to);
-  const existing = names.map((name) => `${name}.ndjson`)
-    .find((file) => found.includes(file));
-  if (existing) {
-    throw new CommandError(
-      `${join(to, existing)} exists already: nothing was exported`,
-    );
-  }
-  const parts = names.map((name) => join(to, `${name}.ndjson.part`));
-  const nameOf = (part: string) => part.slice(0, -".part".length);
+  await refuseExisting(to, names);
+  const written: string[] = [];
   try {
-    for (const [at, path] of parts.entries()) {
-      const [name = "", collection] = [names[at], derived.get(names[at] ?? "")];
+    for (const name of names) {
+      const path = join(to, `${name}.ndjson`);
+      const collection = derived.get(name);
       const rows = tables.get(name)?.rows() ?? [];
-      if (collection) await writeLines(path, collection, rows);
-      await print(`${nameOf(path)}: ${rows.length} ${name}\n`);
+      const onCreate = () => void written.push(`${path}.part`);
+      if (collection) {
+        await writeLines(`${path}.part`, collection, rows, onCreate);
+      }
+      await print(`${path}: ${rows.length} ${name}\n`);
     }
+    await refuseExisting(to, names); // another export may have ended since
     // At the end, as a part of the files would look complete.
-    for (const path of parts) await rename(path, nameOf(path));
+    for (const [at, part] of written.entries()) {
+      const path = part.slice(0, -".part".length);
+      await rename(part, path);
+      written[at] = path;
+    }
     for (const each of describeHidden(findHidden(declaration, tables))) {
       process.stderr.write(`not exported, as it is not declared: ${each}\n`);
     }
   } catch (error) {
-    for (const each of [...parts, ...parts.map(nameOf)]) {
+    for (const each of written) {
       await rm(each, { force: true }).catch(() => {}); // the first error is told
     }
     await removeFolders();
@@ -112,15 +113,34 @@ async function exportAll(settings: CommandSettings, to: string): Promise<void> {
   }
 }
 
-/** Writes rows to a file, which is durable then. */
+/** @throws {CommandError} if a folder has the file of a collection */
+async function refuseExisting(
+  folder: string,
+  names: readonly string[],
+): Promise<void> {
+  const found = await readdir(folder);
+  const existing = names.map((name) => `${name}.ndjson`)
+    .find((file) => found.includes(file));
+  if (existing === undefined) return;
+  throw new CommandError(
+    `${join(folder, existing)} exists already: nothing was exported`,
+  );
+}
+
+/** Creates a file of rows, which is durable then. */
 async function writeLines(
   path: string,
   collection: Collection,
   rows: readonly Row[],
+  onCreate: () => void,
 ): Promise<void> {
   const lines = toNdjson(new Representation(collection), rows);
-  await pipeline(lines, createWriteStream(path, { flush: true }))
-    .catch((error) => {
-      throw new CommandError(`cannot write ${path}: ${errorText(error)}`);
-    });
+  const file = createWriteStream(path, { flags: "wx", flush: true });
+  await pipeline(lines, file.once("open", onCreate)).catch((error) => {
+    throw new CommandError(
+      errorCode(error) === "EEXIST"
+        ? `${path} exists: another export to this folder is running, or one was interrupted; in that case remove its files *.ndjson.part first`
+        : `cannot write ${path}: ${errorText(error)}`,
+    );
+  });
 }
