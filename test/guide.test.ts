@@ -284,6 +284,19 @@ test("the script makes a backup, and only then deletes the oldest ones", async (
   assert.equal(mode & 0o777, 0o700);
 });
 
+test("the script keeps the backup that it has just made, also if the clock is behind", async () => {
+  const before = await backups();
+  const name = "1970-01-01-000107";
+  const bin = join(folder, "bin");
+  await mkdir(bin);
+  await writeFile(join(bin, "date"), `echo ${name}\n`, { mode: 0o755 });
+  const output = await shell(`PATH='${bin}':$PATH\n${backupCommand()}`, {
+    env,
+  });
+  assert.match(output, /^no fault$/m);
+  assert.deepEqual(await backups(), [name, ...before.slice(1)]);
+});
+
 test("a backup that fails ends the script, and deletes nothing", async () => {
   const before = await backups();
   const broken = (await readFile(join(folder, "backup.sh"), "utf8"))
