@@ -1,7 +1,7 @@
 /** Finds the file of a URL in a folder, and nothing outside of it. */
 
 import { type BigIntStats, constants } from "node:fs";
-import { open, realpath, stat } from "node:fs/promises";
+import { access, open, realpath, stat } from "node:fs/promises";
 import { extname, join, relative, sep } from "node:path";
 import { decodePercent } from "../../http/router.ts";
 
@@ -81,6 +81,7 @@ async function look(root: string, file: string): Promise<Found | undefined> {
     if (!inside.every(isPlain)) return undefined;
     const stats = await stat(real, { bigint: true });
     const isFolder = stats.isDirectory();
+    if (!isFolder) await access(real, constants.R_OK);
     return isFolder || stats.isFile()
       ? { file: real, stats, isFolder }
       : undefined;

@@ -1,8 +1,10 @@
 /** The files of a front end, for all URLs outside of the API. */
 
 import { strict as assert } from "node:assert";
+import { spawnSync } from "node:child_process";
 import { once } from "node:events";
 import {
+  chmod,
   mkdir,
   open,
   readFile,
@@ -240,6 +242,41 @@ describe("files", () => {
     assert.equal((await readFile(file)).length, 1000);
   });
 });
+
+// Also root may not read every file then.
+const limit = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"];
+const isRoot = process.getuid?.() === 0;
+
+test(
+  "a file that the server's user may not read is not there, and a folder that it may not list has its files",
+  {
+    skip: process.platform === "win32" ||
+      isRoot && spawnSync("setpriv", [...limit.slice(1), "true"]).status !== 0,
+  },
+  async (t) => {
+    const site = join(folder, "with closed files");
+    for (const path of ["closed.txt", "closed/index.html", "passage/a.txt"]) {
+      await mkdir(join(site, path, ".."), { recursive: true });
+      await writeFile(join(site, path), "text", {
+        mode: path.startsWith("closed") ? 0 : 0o444,
+      });
+    }
+    await chmod(join(site, "passage"), 0o100);
+    t.after(() => chmod(join(site, "passage"), 0o700));
+    const env = { PUBLIC: site, BASE_URL: "/api/" };
+    const other = await start({ env, ...isRoot && { prefix: limit } });
+    t.after(() => other.stop());
+    for (const path of ["/closed.txt", "/closed/", "/closed"]) {
+      const response = await fetch(other.origin + path);
+      assert.equal(response.status, 404, path);
+      assert.match(await response.text(), /"errorCode":40400/);
+      const head = await fetch(other.origin + path, { method: "HEAD" });
+      assert.equal(head.status, 404, path);
+    }
+    const served = await fetch(`${other.origin}/passage/a.txt`);
+    assert.deepEqual([served.status, await served.text()], [200, "text"]);
+  },
+);
 
 test("a folder needs a BASE_URL with a path, and must exist", async () => {
   const rows: readonly (readonly [Record<string, string>, RegExp])[] = [
