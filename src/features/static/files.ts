@@ -69,9 +69,11 @@ export async function findFile(
   return await look(root, join(found.file, "index.html")) && found;
 }
 
-/** Returns whether a segment of a path is the name of a file, on any system. */
+/** Matches a segment that names no visible file; on Windows, `:` and `\` separate too. */
+const foreign = sep === "/" ? /^\.|^$|[/\p{Cc}]/u : /^\.|^$|[/\\:\p{Cc}]/u;
+
 function isPlain(segment: string): boolean {
-  return !/^\.|^$|[/\\:\p{Cc}]/u.test(segment);
+  return !foreign.test(segment);
 }
 
 async function look(root: string, file: string): Promise<Found | undefined> {

@@ -193,6 +193,24 @@ describe("files", () => {
     });
   }
 
+  test("may have any character in their names that the system allows", {
+    skip: process.platform === "win32",
+  }, async () => {
+    const names = ["12:30.txt", "C:/a.txt", "a\\..\\b.txt", "\\\\host\\c.txt"];
+    for (const name of names) {
+      const file = join(folder, "public", name);
+      await mkdir(join(file, ".."), { recursive: true });
+      await writeFile(file, name);
+      const encoded = name.replaceAll("\\", "%5c");
+      for (const path of [name, encoded, encoded.replace(":", "%3A")]) {
+        const text = await raw(`/${path}`);
+        assert.match(text, /^HTTP\/1\.1 200 /, path);
+        assert.ok(text.endsWith(name), path);
+      }
+    }
+    assert.equal((await get("/C:")).status, 404);
+  });
+
   test("are sent as they are read, and not held in memory", async () => {
     const before = residentMegabytes(server.child.pid ?? 0);
     const response = await get("/large.bin");
