@@ -32,6 +32,7 @@ import {
   start,
   temporaryFolder,
 } from "./harness.ts";
+import { runHere } from "./in-process.ts";
 import { permissionFlags } from "../src/cli/locked.ts";
 import { openStore } from "../src/store/store.ts";
 
@@ -175,6 +176,19 @@ describe("the command locked", { skip: notInNode }, () => {
       assert.match(output, /"stopped"/);
     },
   );
+
+  test("refuses a path with a wildcard, and creates nothing", async () => {
+    const wild = join(folder, "s*");
+    const store = ["--data-dir", join(folder, "store")];
+    for (const flags of [["--data-dir", wild], [...store, "--public", wild]]) {
+      const words = ["locked", "--port", "none", ...flags];
+      const { code, stderr } = await runHere(words);
+      assert.equal(code, 2, stderr);
+      assert.ok(stderr.includes(` more than ${wild}, as it takes * for any`));
+    }
+    const names = await readdir(folder);
+    assert.ok(!names.includes("s*") && !names.includes("store"));
+  });
 
   test("ends with the exit code of a server that cannot start", () => {
     const words = ["build/main.js", "locked", "--port", "none"];

@@ -13,6 +13,7 @@ import { extname, resolve } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 import type { Commands, CommandSettings } from "../api/feature.ts";
+import { UsageError } from "../usage.ts";
 import { flagOf } from "./command-line.ts";
 
 export const commands: Commands = { locked: [0, serveLocked] };
@@ -38,7 +39,12 @@ function withTarget(path: string): string[] {
   }
 }
 
-/** Returns the flags of Node.js with which a server has the rights that its settings need, and no others. */
+/**
+ * Returns the flags of Node.js with which a server has the rights that its
+ * settings need, and no others.
+ *
+ * @throws {UsageError} if a path has a wildcard
+ */
 export function permissionFlags(
   { dataDir, flags }: Pick<CommandSettings, "dataDir" | "flags">,
   env: Readonly<Record<string, string | undefined>>,
@@ -55,6 +61,12 @@ export function permissionFlags(
   const readable = new Set(
     [...program, ...named, dataDir].map((path) => resolve(path)),
   );
+  const wildcard = [...readable].find((path) => path.includes("*"));
+  if (wildcard !== undefined) {
+    throw new UsageError(
+      `locked: Node.js would give rights to more than ${wildcard}, as it takes * for any characters: choose a path without it`,
+    );
+  }
   return [
     ...allowed,
     ...[...readable].map((path) => `--allow-fs-read=${path}`),
@@ -64,14 +76,15 @@ export function permissionFlags(
 
 /** Serves until the process with few rights ends; passes on signals to it. */
 async function serveLocked(settings: CommandSettings): Promise<number> {
-  await mkdir(settings.dataDir, { recursive: true, mode: 0o700 });
   const { argv, env, execArgv, execPath } = process;
+  const rights = permissionFlags(settings, env);
+  await mkdir(settings.dataDir, { recursive: true, mode: 0o700 });
   const words = argv.slice(2);
   words.splice(words.indexOf("locked"), 1);
   const main = fileOf(`main${extname(import.meta.url)}`);
   const child = spawn(
     execPath,
-    [...execArgv, ...permissionFlags(settings, env), main, "serve", ...words],
+    [...execArgv, ...rights, main, "serve", ...words],
     { stdio: "inherit" },
   );
   for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) {
