@@ -22,11 +22,13 @@ import {
   applyBatch,
   divergedError,
   encodeBatch,
+  headForm,
   keyOf,
   load,
   type Loaded,
   maxValueBytes,
   putParts,
+  readHead,
   readLog,
   seqOf,
   valueOf,
@@ -170,7 +172,7 @@ export class Replica {
       this.failure = failure;
       for (const check of this.#checks.splice(0)) check(failure);
     }
-    const sentSeq = seqOf(this.sentHead);
+    const sentSeq = code === "outcome-unknown" ? seqOf(this.sentHead) : -1;
     for (const { seq, callback } of waiters) {
       callback(seq <= sentSeq ? reason : failure);
     }
@@ -227,6 +229,7 @@ export class Replica {
     this.turns.see(found);
     const head = valueOf(found, "head");
     if (head === loaded.head) return;
+    if (!headForm.test(head)) await readHead(client); // throws, unless the store is gone
     const callBacks: (() => void)[] = [];
     const rollBack = async () => {
       // Requests that were just judged must have begun to wait: see `durable`.

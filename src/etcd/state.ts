@@ -87,7 +87,7 @@ export function foreignValue(key: string): StoreError {
 }
 
 /** The form of a head: the last sequence number and the salt of its batch. */
-const headForm = /^\d{1,16} [\da-f]{16}$/;
+export const headForm = /^\d{1,16} [\da-f]{16}$/;
 
 /** Returns the head; "" if there is no store. */
 export async function readHead(client: EtcdClient): Promise<string> {

@@ -389,6 +389,27 @@ test("a head, an incarnation or a secret that servers cannot use is named at the
   }
 });
 
+test("a head that no server has put is named by the servers that run, which are not told to start again", async (t) => {
+  for (const text of [...unusable.head, undefined]) {
+    const gateway = new Gateway();
+    const etcd = await gateway.listen(t);
+    const store = await open(t, etcd);
+    await add(store, "Berlin");
+    const { head = "" } = gateway;
+    if (text === undefined) gateway.remove("head");
+    else gateway.set("head", text);
+    const message = /^The key "head" below the prefix in etcd.*: restore etcd/;
+    const refusal = { code: "unreachable", message };
+    await assert.rejects(add(store, "Rome"), refusal, text);
+    await assert.rejects(store.confirm(true) ?? Promise.resolve(), refusal);
+    assert.match(store.notices.join(), message);
+    gateway.set("head", head);
+    while (store.notices.length > 0) await wait(1);
+    await add(store, "Vienna");
+    assert.deepEqual(namesIn(store), ["Berlin", "Vienna"]);
+  }
+});
+
 test("a log with a gap, or with another head, is named as damaged at the start, which is never told to start again", async (t) => {
   const salt = "a".repeat(16);
   const log = (number: number) => `log/${String(number).padStart(16, "0")}`;
