@@ -185,6 +185,34 @@ test("an import that is stopped says how long it can be finished", async (t) => 
   );
 });
 
+test("an import that somebody cancels on a server says so, and how many records are in", async (t) => {
+  const { folder, store } = await prepare(t);
+  const server = await serve(t, store, { folder: join(folder, "server") });
+  const token = await server.signIn();
+  const file = join(folder, "zoos.ndjson");
+  const line = JSON.stringify({ name: "A", city: "B", country: "NL" });
+  await writeFile(file, `${line}\n`.repeat(50_000));
+  const own = ["--store", store, "--data-dir", join(folder, "own")];
+  const importing = run(["import", "zoos", file, ...own]);
+  const url = "/v1/tasks/1";
+  const isThere = async () => {
+    const { status } = await server.request("GET", url, { token });
+    return status === 200;
+  };
+  while (!await isThere());
+  await taskWhen(server, { url, token, until: ({ imported }) => imported > 0 });
+  const { status } = await server.request("DELETE", url, { token });
+  assert.equal(status, 204);
+  const { code, stderr } = await importing;
+  assert.equal(code, 1, stderr);
+  const { headers } = await server.request("HEAD", "/v1/zoos", { token });
+  const count = headers.get("x-total-count");
+  assert.equal(
+    stderr,
+    `zoo-api: the import was cancelled with DELETE /v1/tasks/1: ${count} records are in\n`,
+  );
+});
+
 test("what cannot be done with etcd is refused with what is allowed", async (t) => {
   const { folder, store, gateway } = await prepare(t);
   const refusals = [

@@ -192,11 +192,15 @@ function log(level: string, message: string): void {
 /** Signals that end the command: it says what is in, and what happens next. */
 const endings = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 
-/** Imports files; returns the task once the import has ended or cannot continue. */
+/**
+ * Imports files; returns the task once the import has ended or cannot continue.
+ *
+ * @throws {CommandError} if somebody deletes the task on a server
+ */
 async function importFiles(
   context: ImportContext,
   sources: readonly Source[],
-): Promise<Task | undefined> {
+): Promise<Task> {
   const worker = createWorker(context);
   const sizes = sources.map(() => 0);
   const reading = new AbortController();
@@ -216,6 +220,10 @@ async function importFiles(
     isStored = true;
     if (!signal.aborted) await worker.start(); // or it was interrupted at the last moment
     const task = () => findTask(context, id);
+    let before = task();
+    context.records.table.listeners.add((row) => {
+      if (row?.document.id === id) before = row.document as Task;
+    });
     const endProgress = showProgress(() => {
       const { part = 0, byte = 0 } = task() ?? {};
       return (part + byte / (sizes[part] || Infinity)) / sizes.length;
@@ -223,7 +231,11 @@ async function importFiles(
     await worker.idle();
     await worker.stop();
     endProgress();
-    return task();
+    const ended = task();
+    if (ended) return ended;
+    throw new CommandError(
+      `the import was cancelled with DELETE /v1/tasks/${id}: ${before?.imported} records are in`,
+    );
   } finally {
     for (const name of endings) process.off(name, interrupt);
   }
@@ -253,8 +265,7 @@ async function* readInput(
 }
 
 /** Prints the result of an import and returns the exit code. */
-async function report(task: Task | undefined): Promise<number> {
-  if (task === undefined) throw new Error("The import task no longer exists");
+async function report(task: Task): Promise<number> {
   const { id, status, failure, imported, rejected, errors, server } = task;
   const names = partsOf(task).map(({ collection }) => collection).join(", ");
   for (const { collection, line, errors: found } of errors) {
