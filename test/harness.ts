@@ -4,7 +4,7 @@
  */
 
 import { strict as assert } from "node:assert";
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { Buffer } from "node:buffer";
 import { randomInt, scryptSync } from "node:crypto";
 import { existsSync, rmSync } from "node:fs";
@@ -402,6 +402,15 @@ export interface RunResult {
   readonly code: number | null;
   readonly stdout: string;
   readonly stderr: string;
+}
+
+/** The words before a program that start it so that also root may not access every file; undefined if there are none. */
+export function boundUser(): readonly string[] | undefined {
+  if (process.platform === "win32") return undefined;
+  if (process.getuid?.() !== 0) return [];
+  const words = ["--bounding-set=-dac_override,-dac_read_search"];
+  const { status } = spawnSync("setpriv", [...words, "true"]);
+  return status === 0 ? ["setpriv", ...words] : undefined;
 }
 
 /** Returns the words that start the command line of the project. */

@@ -22,6 +22,7 @@ import process from "node:process";
 import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import {
+  boundUser,
   copyAssets,
   lacks,
   notInNode,
@@ -421,6 +422,25 @@ describe("a data folder that other users may access", {
     assert.equal(code, 0, stdout);
   });
 });
+
+const prefix = boundUser();
+
+test(
+  "a data folder of another user is refused with who runs the server, and what to do",
+  {
+    skip: prefix === undefined,
+  },
+  async () => {
+    const closed = join(folder, "of another user");
+    await mkdir(closed, { mode: 0 });
+    await assert.rejects(
+      start({ folder: closed, ...prefix && { prefix } }),
+      new RegExp(
+        `: user ${process.getuid?.()} may not access it: run this as the user who owns it, or change that with chown\n$`,
+      ),
+    );
+  },
+);
 
 describe("the unit for systemd in the README", { skip: notInNode }, () => {
   const [, unit = ""] = /^```ini\n([^]*?)^```$/m.exec(readme) ?? [];

@@ -89,16 +89,20 @@ export function reportTasks(tables: Store["tables"]): void {
 const otherHost =
   "HOST or --host must name an address of this machine, such as 127.0.0.1";
 
+const denied =
+  `user ${process.getuid?.() ?? process.env["USERNAME"]} may not access it: ` +
+  "run this as the user who owns it, or change that with chown";
+
 /** Explanations of the errors of the operating system, by their codes. */
 const fileErrors: Readonly<Record<string, string>> = {
-  EACCES: "this user may not access it",
+  EACCES: denied,
   EEXIST: "it exists already: name another one",
   EISDIR: "it is a folder",
   ELOOP: "its links lead in a circle",
   ENAMETOOLONG: "its name is too long",
   ENOENT: "there is no such file or folder",
   ENOTDIR: "it is not a folder",
-  EPERM: "this user may not access it",
+  EPERM: denied,
   EROFS: "it is on a file system that cannot be written to",
 };
 
