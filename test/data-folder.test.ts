@@ -610,6 +610,16 @@ test("no control character of a file or an argument reaches the terminal", async
   }
 });
 
+test("each rejected line of an import is one line of its output", async (t) => {
+  const folder = await filled(t);
+  const file = join(folder, "..", "odd.ndjson");
+  await writeFile(file, toLines([{ "x\nline 2: fine\ty": 1 }]));
+  const words = ["import", "zoos", file, "--data-dir", folder];
+  const { stderr } = await runHere(words);
+  assert.match(stderr, /^line 1: .*x\\u000aline 2: fine\\u0009y.*$/m);
+  assert.doesNotMatch(stderr, /^line 2/m);
+});
+
 test("what a declaration prints is not in an export", async (t) => {
   const folder = await filled(t);
   const file = join(folder, "..", "printing.mjs");

@@ -19,9 +19,9 @@ export async function print(text: string): Promise<void> {
   await printData(escapeForTerminal(text));
 }
 
-/** Prints lines to standard error. */
-export function printErrors(text: string): void {
-  process.stderr.write(`${escapeForTerminal(text)}\n`);
+/** Prints a line to standard error, whatever is in the values that it names. */
+export function printError(line: string): void {
+  process.stderr.write(`${escapeControls(line)}\n`);
 }
 
 /** Escapes control characters other than line ends and tabs: a stored text may hold those that a terminal acts on. */
@@ -78,7 +78,7 @@ export function reportTasks(tables: Store["tables"]): void {
         "this store first finishes it, or a start of its server, unless it has users; in a copy, which lacks its lines, it fails"
       : `${deleted} records are deleted; the next start of the server resumes it, or with ` +
         `FEATURES that have imports but not deletions, it waits, and DELETE /v1/tasks/${id} cancels it`;
-    printErrors(
+    printError(
       `zoo-api: ${
         type === "import" ? "an import of" : "a deletion in"
       } ${collection} (task ${id}) is not finished: ${state}`,
@@ -124,7 +124,7 @@ export function printFailure(error: unknown, dataDir: string): void {
   const text = isExpected
     ? explain(error, dataDir)
     : `unexpected ${error}${place}: "zoo-api check" lists stored rows that no server writes`;
-  printErrors(text.replace(/^/gm, "zoo-api: "));
+  for (const line of text.split("\n")) printError(`zoo-api: ${line}`);
 }
 
 /** Returns the message of an error, and its reason: what is wrong with which file, or why a server cannot listen. */

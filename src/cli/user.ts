@@ -15,7 +15,7 @@ import "../store/memory/exchange.ts";
 import * as marker from "../store/log/marker.ts";
 import { reserves } from "../store/reserves.ts";
 import { explainInvalid, removePasswordFile } from "../first-start.ts";
-import { print, printErrors, reportTasks } from "./output.ts";
+import { print, printError, reportTasks } from "./output.ts";
 import { foldText } from "../store/store.ts";
 import { readUndamagedStore, requireStore } from "./read.ts";
 
@@ -60,7 +60,7 @@ async function userCommand(
       const users = store.table("users");
       const hasAdmin = users.count("username", "admin") > 0; // so no start creates it
       if (hasAdmin && users.count("role", highest) === 0) {
-        printErrors(
+        printError(
           `zoo-api: nobody has the role ${highest} yet: add a user with --role ${highest}`,
         );
       }

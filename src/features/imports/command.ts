@@ -19,7 +19,7 @@ import * as marker from "../../store/log/marker.ts";
 import { reserves } from "../../store/reserves.ts";
 import {
   print,
-  printErrors,
+  printError,
   reportTasks,
   showProgress,
   unknownCollection,
@@ -186,7 +186,7 @@ function requiredFirst(
 }
 
 function log(level: string, message: string): void {
-  if (level === "error") printErrors(`zoo-api: ${message}`);
+  if (level === "error") printError(`zoo-api: ${message}`);
 }
 
 /** Signals that end the command: it says what is in, and what happens next. */
@@ -271,10 +271,10 @@ async function report(task: Task): Promise<number> {
   for (const { collection, line, errors: found } of errors) {
     const messages = found.map(({ message }) => message).join(" ");
     const place = collection === undefined ? "" : `${collection} `;
-    printErrors(`${place}line ${line}: ${messages}`);
+    printError(`${place}line ${line}: ${messages}`);
   }
   if (rejected > errors.length) {
-    printErrors("only the first rejected lines are listed");
+    printError("only the first rejected lines are listed");
   }
   await print(`imported ${imported} ${names}, rejected ${rejected}\n`);
   if (status === "succeeded") return errors.length === 0 ? 0 : 1;
