@@ -130,7 +130,8 @@ async function respond(
   }
   if (found.isFolder) {
     const [, query = ""] = /(\?.*)$/s.exec(context.target) ?? [];
-    const location = `${path}/${query}`;
+    // Browsers take \ for /, and // begins the name of another host.
+    const location = `${path.replaceAll("\\", "%5C")}/${query}`;
     return { status: 308, headers: ["Location", location], seq: 0 };
   }
   // The tag of a file is weak, and equals none strongly (RFC 9110 section 13.1.1).

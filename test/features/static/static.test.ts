@@ -209,6 +209,11 @@ describe("files", () => {
       }
     }
     assert.equal((await get("/C:")).status, 404);
+    const index = join(folder, "public", "\\example.com", "index.html");
+    await mkdir(join(index, ".."));
+    await writeFile(index, html);
+    const moved = await raw("/\\example.com");
+    assert.match(moved, /^location: \/%5Cexample\.com\/\r$/im);
   });
 
   test("are sent as they are read, and not held in memory", async () => {
