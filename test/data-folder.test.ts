@@ -189,6 +189,23 @@ test("check distinguishes a clean folder, a torn write and damage, and finds all
   assert.match(damaged.stdout, /^fault: wal-1\.jsonl, byte \d+, line 8: /m);
 });
 
+test("a repair says that an import which is not finished may lose lines", async (t) => {
+  const folder = await filled(t);
+  const store = await openStore({ folder, tables: [{ name: "tasks" }] });
+  const task = { type: "import", collection: "zoos", imported: 1, spool: "x" };
+  const tasks = ["failed", "running"].map((status, at): Mutation => [
+    "put",
+    "tasks",
+    { ...task, id: at + 1, status },
+  ]);
+  await commit(store, tasks, 0);
+  await store.close();
+  await damage(folder, 7);
+  const args = ["repair", "--dry-run", "--data-dir", folder];
+  const { stdout } = await runHere(args);
+  assert.match(stdout, /\nan import is not finished: when it goes on, lines /);
+});
+
 test("a damaged folder is refused unchanged, repaired with a copy, and then served", async (t) => {
   const folder = await filled(t);
   await damage(folder, 7);

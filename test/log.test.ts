@@ -117,6 +117,9 @@ test("begins with the oldest log, and knows what the snapshot before it holds", 
     "- renamed visits.guide_name to guide\n";
   assert.equal(await logOf(folder), `${latest}#9 deleted zoos/1\n${hidden}`);
   assert.equal(await logOf(folder, "--user", "#9"), "#9 deleted zoos/1\n");
+  // Of the user 1, whatever the name is.
+  const own = latest + hidden.split("- renamed")[0];
+  assert.equal(await logOf(folder, "--user", "#1"), own);
 });
 
 test("prints all changes of a record whose collection was renamed, but none of those whose name it got", async (t) => {

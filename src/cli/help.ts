@@ -42,7 +42,7 @@ Commands:
                               output only to a private file, after umask 077
   log [COLLECTION[/ID]] [--user NAME]
                               print who changed what and when, as far back as the
-                              folder holds logs
+                              folder holds logs; NAME of then, or #ID
   import COLLECTION FILE [COLLECTION FILE …]
                               create records from NDJSON (- is standard input);
                               exit code 0: all were created, 1: some were rejected;

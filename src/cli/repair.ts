@@ -222,11 +222,18 @@ function describeLosses(
     return tables.get(table)?.get(Number(id)) !== undefined;
   };
   const records = [...damagedRecords];
+  const imports = (tables.get("tasks")?.rows() ?? []).filter(({ document }) =>
+    document["type"] === "import" &&
+    /queued|running/.test(String(document["status"]))
+  );
   const title = "records whose last change or deletion is lost";
   return describeFaults(faults) +
     `lost transactions: ${lostTransactions}\n` +
     (lostTransactions > 0
       ? "all sign-ins end, as one may have ended some\n"
+      : "") +
+    (lostTransactions > 0 && imports.length > 0
+      ? "an import is not finished: when it goes on, lines whose ids may have been given before are rejected; its task lists them\n"
       : "") +
     describeList("lost records", records.filter((each) => !isThere(each))) +
     describeList(title, records.filter(isThere));

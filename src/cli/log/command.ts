@@ -21,7 +21,7 @@ export const commands: Commands = { log: [1, logCommand] };
  * were declared then: also those before a collection was renamed. If a server
  * is writing to it, the last change may not be durable yet. The argument is a
  * collection such as `animals`, or a record such as `animals/7`; the flag `user`
- * a username, or `#7` for a user who no longer existed.
+ * a username at that time, or `#7` for the user 7, whatever the name was.
  *
  * @throws {UsageError} on an unknown collection; {StoreError} on damage, after
  * all changes before it are printed
@@ -50,7 +50,7 @@ async function logCommand(
     const author = by === 0 ? "-" : username ?? `#${by}`;
     const add = (of: string, text: string, id?: number) => {
       const isChosen = (target === undefined || of === chosen) &&
-        [undefined, author].includes(user) &&
+        [undefined, author, `#${by}`].includes(user) &&
         [undefined, id].includes(chosenId);
       if (isChosen) changes.push(`${at} ${author} ${text}\n`);
     };

@@ -23,6 +23,9 @@ import type { Document } from "../../store/store.ts";
 /** The most records of a batch. */
 const maxRecords = 1000;
 
+/** The most records of a batch of which each has a password: hashing those of more could take longer than a connection waits. */
+const maxHashed = 100;
+
 /** The longest body of a batch. */
 const maxBatchBytes = 1 << 20;
 
@@ -30,19 +33,23 @@ const maxBatchBytes = 1 << 20;
 const maxErrors = 100;
 
 /**
- * Parses the body of a POST: one record, or an array of them.
+ * Parses the body of a POST: one record, or an array of at most `max`.
  *
  * @throws {ApiError} 40001, 40002; 41300 for one record that is too long
  */
-function parseRecords(bytes: Uint8Array, maxBytes: number): Body {
+function parseRecords(
+  bytes: Uint8Array,
+  maxBytes: number,
+  max: number,
+): Body {
   const isArray = /^\s*\[/.test(Buffer.from(bytes.subarray(0, 100)).toString());
   if (!isArray && bytes.length > maxBytes) throw tooLarge(maxBytes);
   const sent = parseJson(bytes);
   if (!Array.isArray(sent)) return requireObject(sent, "body");
-  if (sent.length === 0 || sent.length > maxRecords) {
+  if (sent.length === 0 || sent.length > max) {
     throw new ApiError(
       40002,
-      `The body must be a JSON object, or an array of 1 to ${maxRecords} of them, not of ${sent.length}.`,
+      `The body must be a JSON object, or an array of 1 to ${max} of them, not of ${sent.length}.`,
     );
   }
   const index = sent.findIndex((each) => !isObject(each));
@@ -143,6 +150,8 @@ function commitBatch(
 /** Adds to the POST that creates a record one that creates several. */
 function withBatch(POST: Operation, resource: Resource): Operation {
   const { maxBodyBytes = defaultMaxBodyBytes } = POST;
+  const { secretName } = resource.records.collection;
+  const max = secretName === undefined ? maxRecords : maxHashed;
   const { description = "" } = POST.docs ?? {};
   return {
     ...POST,
@@ -150,10 +159,10 @@ function withBatch(POST: Operation, resource: Resource): Operation {
     docs: {
       ...POST.docs,
       description:
-        `${description} An array of up to ${maxRecords} records creates all or none, and returns an array.`
+        `${description} An array of up to ${max} records creates all or none, and returns an array.`
           .trim(),
     },
-    parseBody: (bytes) => parseRecords(bytes, maxBodyBytes),
+    parseBody: (bytes) => parseRecords(bytes, maxBodyBytes, max),
     run: (context, parsed, body) =>
       Array.isArray(body)
         ? createBatch(resource, context, body)

@@ -77,7 +77,15 @@ function isNotModified(
   validators: GetValidators,
 ): boolean {
   const outcome = evaluatePreconditions(request, validators);
-  if (outcome === "failed") throw new ApiError(41200);
+  const isWeak = /^\s*W\//.test(request.headers["if-match"] ?? "");
+  if (outcome === "failed") {
+    throw new ApiError(
+      41200,
+      isWeak
+        ? "If-Match never holds for a weak tag (W/…): send the tag of the record as it is without expand, and not compressed by a proxy."
+        : undefined,
+    );
+  }
   return outcome === "not-modified";
 }
 

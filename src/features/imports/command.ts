@@ -276,6 +276,11 @@ async function report(task: Task): Promise<number> {
   if (rejected > errors.length) {
     printError("only the first rejected lines are listed");
   }
+  if (errors.some(({ collection }) => collection === "users")) {
+    printError(
+      "private records of the users who were rejected have no owner: to keep the owners, import into a store without users",
+    );
+  }
   await print(`imported ${imported} ${names}, rejected ${rejected}\n`);
   if (status === "succeeded") return errors.length === 0 ? 0 : 1;
   const next = server !== undefined // shared by several

@@ -82,6 +82,15 @@ describe("a batch", () => {
       40002,
     );
     assert.equal(app.store.table("authors").size, 0);
+    // Of what has passwords, fewer: hashing more would take minutes.
+    const users = Array.from(
+      { length: 101 },
+      (_, at) => ({ username: `u${at}` }),
+    );
+    const refused = await app.send("POST", "users", users);
+    assertError(refused, 40002);
+    assert.match(refused.text, /an array of 1 to 100 of them, not of 101/);
+    assertError(await app.send("POST", "users", users.slice(1)), 42200);
   });
 
   test("has limits of names and levels for each record, and 1 MiB in all", async (t) => {

@@ -83,7 +83,9 @@ describe("a collection's ETag", () => {
       assert.equal(whole.text, text);
       // A weak tag never satisfies If-Match.
       const strict = { token, headers: { "if-match": etag } };
-      assertError(await server.request("GET", path, strict), 41200);
+      const failed = await server.request("GET", path, strict);
+      assertError(failed, 41200);
+      assert.match(failed.text, /If-Match never holds for a weak tag/);
     }
   });
 

@@ -175,7 +175,7 @@ test("a declaration that stored records do not fit is refused, one line for each
   const expected = [
     /^zoo-api: books\.name: 3 records do not fit \(id 1, 2, 3\): "name" is missing.*renamed/m,
     /^zoo-api: books\.genre: 1 record does not fit \(id 2\): "genre" is not allowed: it must be one of "novel", "poetry"\. You can .*zoo-api prune books\.genre/m,
-    /^zoo-api: books\.pages: 3 records do not fit \(id 1, 2, 3\): "pages" is a number: /m,
+    /^zoo-api: books\.pages: 3 records do not fit \(id 1, 2, 3\): "pages" is a number: .* You can keep it as it was, declare one of the new type beside it, start, copy /m,
     /^zoo-api: books\.shelf: 3 records do not fit/m,
   ];
   for (const line of expected) assert.match(text, line);
@@ -714,6 +714,32 @@ test("a former name that is out of date means what it is called now", async (t) 
   await open([racks("racks", "shelves"), other]);
   await open([racks("stands", "shelves"), other]);
   assert.deepEqual(await open([shelf({ a }), other]), { a: "1" });
+});
+
+test("the advice for a property of another type keeps its values", async (t) => {
+  const { serve, refused, declare, command } = await library(t);
+  const { title } = first;
+  const pages = "pages: optional(string({ maxLength: 9 })),";
+  const next = "pages_n: optional(integer()),";
+  let server = await serve(books(title + pages));
+  await post(server, "/v1/books", { title: "Emma", pages: "12" });
+  await server.end();
+  assert.match(
+    await refused(books(`${title} pages: optional(integer()),`)),
+    /remove books\.pages, start, run "zoo-api prune books\.pages", and give the new one its name with renamed/,
+  );
+  server = await serve(books(title + pages + next));
+  const token = await server.signIn();
+  const json = { pages_n: 12 };
+  await server.request("PATCH", "/v1/books/1", { token, json });
+  await server.end();
+  await (await serve(books(title + next))).end();
+  await declare(books(title + next));
+  assert.equal((await command("prune", "books.pages")).code, 0);
+  const renamed = 'pages: optional(integer({ renamed: "pages_n" })),';
+  server = await serve(books(title + renamed));
+  const { body } = await server.request("GET", "/v1/books/1");
+  assert.equal(body["pages"], 12);
 });
 
 test("prune permanently deletes hidden data, and nothing that is declared", async (t) => {

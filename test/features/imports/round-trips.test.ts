@@ -342,6 +342,18 @@ test("private records keep an owner who comes with them, and get none of the oth
     ...["notes", join(place("files"), "notes.ndjson"), ...at("three")],
   ]);
   assert.deepEqual(await owners("three"), [2, null, null]);
+  // Where others have the ids of its users, the owners are lost, and it says so.
+  await run(["user", "add", "eve", ...at("four")], password);
+  const { code, stderr } = await runHere([
+    ...["import", "users", place("users")],
+    ...["notes", join(place("files"), "notes.ndjson"), ...at("four")],
+  ]);
+  assert.equal(code, 1);
+  assert.match(
+    stderr,
+    /\nprivate records of the users who were rejected have no owner: /,
+  );
+  assert.deepEqual((await owners("four"))[1], null);
   await run(["check", ...at("three")]);
 });
 
