@@ -94,6 +94,8 @@ for (const path of texts.keys()) {
   describe(path, () => {
     test("links to files and headings that exist", async () => {
       const prose = textOf(path).replace(/^```[^]*?^```$/gm, "");
+      const headings = fragmentsOf(prose);
+      assert.deepEqual(headings, [...new Set(headings)]);
       for (const [, target = ""] of prose.matchAll(/\]\(([^)\s]+)\)/g)) {
         if (/^https?:/.test(target)) continue;
         const [file = "", fragment] = target.split("#");

@@ -106,7 +106,10 @@ test("begins with the oldest log, and knows what the snapshot before it holds", 
   }
   // A deleted user, and data that is no longer declared.
   await commit(store, [["del", "zoos", 1]], 9);
-  const visit = { id: 1, guide_name: "Kim", created_at: artis.name };
+  const visit = {
+    ...{ id: 1, guide_name: "Kim", created_at: artis.name },
+    _deletion: "7 2026-01-01",
+  };
   await commit(store, [["put", "visits", visit]], 1);
   await commit(store, [["rename", "visits", "guide_name", "guide"]], 0);
   await commit(store, [["put", "authorizations", { id: 1, user_id: 1 }]], 1);

@@ -4,7 +4,7 @@
  */
 
 import { randomBytes } from "node:crypto";
-import { errorText } from "../store/error.ts";
+import { errorCode, errorText } from "../store/error.ts";
 import type { Logger, Mutation, Store } from "../store/store.ts";
 import { declarationTable } from "./declaration/remembered.ts";
 
@@ -18,7 +18,8 @@ export const maxHistories = 100;
  * Begins a history with a random name and the next sequence number, if the store
  * has histories. Whoever opens it to write, also a server without the feature
  * events, does that first: the store may be a copy of one that has assigned the
- * next numbers too. A failure is only logged, as the store may still be read.
+ * next numbers too. On a full disk it only logs that it could not, as the store
+ * can be read.
  */
 export async function beginHistory(store: Store, log: Logger): Promise<void> {
   const table = store.tables.get(historyTable);
@@ -33,6 +34,7 @@ export async function beginHistory(store: Store, log: Logger): Promise<void> {
     if (table.get(old)) mutations.push(["del", historyTable, old]);
     return { seq: store.apply(mutations, 0, { allowWhenFull: true }) };
   }).catch((error) => {
+    if (errorCode(error) !== "disk-full") throw error;
     log("error", `Cannot begin a history: ${errorText(error)}`);
   });
 }

@@ -14,7 +14,7 @@ import { EtcdStore } from "./store.ts";
 import type { Attempts } from "./turns.ts";
 
 /** After so many attempts a request is refused. */
-const maxLost = 10;
+const maxLostAttempts = 10;
 
 export const feature: Feature = {
   open({ store, routes, base: { path } }) {
@@ -57,7 +57,7 @@ export const feature: Feature = {
           if (errorCode(error) !== "overtaken") throw error;
         }
         const { lost = 0 } = attempts.get(request) ?? {};
-        if (lost <= maxLost) return true;
+        if (lost <= maxLostAttempts) return true;
         throw new StoreError("overloaded", "Other servers changed the state");
       },
     };

@@ -206,7 +206,7 @@ export class EtcdStore extends SharedStore {
     }
   }
 
-  /** Waits for the work in the background, which begins again by itself if another server was first. */
+  /** Waits as for a request, for all work in the background together. */
   override durable(seq: number): Promise<void> | undefined {
     if (seq <= this.durableSeq) return undefined;
     return this.attempt(this.#background, seq)

@@ -30,7 +30,7 @@ export const turnKeys: KeyRange = [prefix, `${prefix}~`];
 export const headAndTurns: KeyRange = ["head", `${prefix}~`];
 
 /** After so many attempts the turn is asked for. */
-const minLost = 4;
+const minLostAttempts = 4;
 
 /** How long a key has an effect. */
 const maxTurnMs = 3000;
@@ -48,10 +48,10 @@ export class Turns {
   readonly #ownKey: string;
   /** The value of the own key when it was put last. */
   #ownValue = "";
-  /** The keys after their values, in this order, and when each was read first. */
+  /** The turns in their order, each as the value of its key and the key, and when each was read first. */
   #seen: ReadonlyMap<string, number> = new Map();
-  /** The requests of this server that need the turn. */
-  readonly #askers = new Set<Attempts>();
+  /** The requests of this server that need the turn, and when each asked last. */
+  readonly #askers = new Map<Attempts, number>();
   /** The requests that wait for the turns of others. */
   readonly #waiting: (() => void)[] = [];
 
@@ -67,7 +67,7 @@ export class Turns {
       !this.#parts.closing.signal.aborted;
   }
 
-  /** Has those continue who wait, once no other server has the turn; called after each round. */
+  /** Resumes the requests that wait, once no other server has the turn; called after each round. */
   resume(): void {
     if (this.isPaused) return;
     for (const resume of this.#waiting.splice(0)) resume();
@@ -107,7 +107,7 @@ export class Turns {
 
   /** Asks for the turn, unless this server has done so; `seq` is the last transaction that it has seen. */
   async ask(asker: Attempts, seq: number): Promise<void> {
-    this.#askers.add(asker);
+    this.#askers.set(asker, performance.now());
     if (this.#current().some((turn) => this.#isOwn(turn))) return;
     const { client, lease } = this.#parts;
     const value = this.#ownValue = String(seq).padStart(16, "0");
@@ -127,13 +127,20 @@ export class Turns {
 
   /** Returns the change that belongs in a commit up to `seq`: it ends the turn once nobody here needs it any more. */
   changes(seq: number): readonly Change[] {
-    const isNeeded = [...this.#askers].some((each) => each.seq > seq);
+    const isNeeded = this.#asking().some((each) => each.seq > seq);
     const isThere = [...this.#seen.keys()].some((turn) => this.#isOwn(turn));
     return isThere && !isNeeded ? [{ keys: [this.#ownKey] }] : [];
   }
 
+  /** Returns the requests whose turn still has an effect: work in the background may never try again. */
+  #asking(): Attempts[] {
+    const oldest = performance.now() - maxTurnMs;
+    return [...this.#askers].filter(([, since]) => since > oldest)
+      .map(([asker]) => asker);
+  }
+
   async #deleteUnused(): Promise<void> {
-    if (this.#askers.size > 0) return;
+    if (this.#asking().length > 0) return;
     const changes = this.changes(0);
     if (changes.length === 0) return;
     await this.#parts.client
@@ -147,6 +154,8 @@ export class Attempts {
   readonly #signal: AbortSignal | undefined;
   /** How often another server was first. */
   lost = 0;
+  /** The last transaction of the store when that happened last. */
+  #lostAt = -1;
   /** The last transaction of this attempt, once it is judged. */
   seq = Infinity;
 
@@ -166,9 +175,11 @@ export class Attempts {
   async lose(durableSeq: number): Promise<void> {
     this.#signal?.throwIfAborted();
     this.seq = Infinity;
-    this.lost++;
+    // All transactions that were rolled back together are one attempt.
+    if (durableSeq !== this.#lostAt) this.lost++;
+    this.#lostAt = durableSeq;
     // While others have turns, it would wait for each new one of theirs.
-    if (this.lost >= minLost || this.#turns.isPaused) {
+    if (this.lost >= minLostAttempts || this.#turns.isPaused) {
       await this.#turns.ask(this, durableSeq);
     }
     await this.#turns.whenFree();

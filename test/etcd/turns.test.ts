@@ -120,6 +120,29 @@ test("work in the background that is slow, and begins again by itself, is done a
   });
 });
 
+test("all that waits for one commit loses one attempt, and work that is not tried again keeps no turn", async (t) => {
+  const { gateway, slow, other } = await openStores(t, 2);
+  gateway.delayOf = async (path, { success: [log] = [] }) => {
+    const { value = "" } = log?.request_put ?? {};
+    const isSlow = Buffer.from(value, "base64").includes("slow");
+    if (path === "kv/txn" && isSlow) await add(other, "first");
+  };
+  for (let each = 1; each <= 4; each++) {
+    assert.ok(!hasTurn(gateway), `after ${each - 1} attempts`);
+    const id = slow.table("zoos").lastId + 1;
+    const seq = slow.apply([["put", "zoos", { id, name: "slow" }]], 0);
+    const waiting = Array.from({ length: 5 }, () => slow.durable(seq));
+    for (const { status } of await Promise.allSettled(waiting)) {
+      assert.equal(status, "rejected");
+    }
+  }
+  assert.ok(hasTurn(gateway));
+  const now = performance.now.bind(performance);
+  t.mock.method(performance, "now", () => now() + 3000);
+  await add(slow, "another");
+  assert.ok(!hasTurn(gateway));
+});
+
 test("of two stores that are slow, beside one that writes all the time, each commits", async (t) => {
   const { gateway, stores, slow, other } = await openStores(t, 3);
   const two = stores[2] ?? slow;

@@ -21,6 +21,7 @@ import { createOutputFolder } from "../backup.ts";
 import {
   print,
   printData,
+  printError,
   showProgress,
   unknownCollection,
 } from "../output.ts";
@@ -102,7 +103,7 @@ async function exportAll(settings: CommandSettings, to: string): Promise<void> {
       written[at] = path;
     }
     for (const each of describeHidden(findHidden(declaration, tables))) {
-      process.stderr.write(`not exported, as it is not declared: ${each}\n`);
+      printError(`not exported, as it is not declared: ${each}`);
     }
   } catch (error) {
     for (const each of written) {

@@ -129,7 +129,8 @@ function describeValues(
   return Object.entries(next ?? {}).map(([name, each]) => {
     const value = JSON.stringify(each);
     const isSame = value === JSON.stringify(previous?.[name]);
-    if (isSame || serverProperties.includes(name)) return "";
+    const isOwn = serverProperties.includes(name) || name.startsWith("_");
+    if (isSame || isOwn) return "";
     return ` ${name}=${name === secret ? "(secret)" : value}`;
   }).join("");
 }

@@ -1,8 +1,9 @@
 /**
  * The task of a deletion. It goes through the collection in the order of the ids:
  * a record is deleted if it matches when its turn comes, or matched until the
- * task itself emptied a reference of it. Each batch is one transaction with the task's progress, so after a crash it resumes after the
- * last durable batch, and each record is counted once.
+ * task itself emptied a reference of it. Each batch is one transaction with the
+ * task's progress, so after a crash it resumes after the last durable batch, and
+ * each record is counted once.
  */
 
 import { createHash } from "node:crypto";

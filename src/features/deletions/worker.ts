@@ -74,7 +74,11 @@ export class DeletionWorker {
   /** Deletes what has expired, unless that runs already. */
   #sweep(): void {
     const { signal } = this.#stopping;
-    const work = () => expire(this.context, this.#kept, signal);
+    const work = (): Promise<void> =>
+      expire(this.context, this.#kept, signal).catch((error) => {
+        if (errorCode(error) !== "overtaken" || signal.aborted) throw error;
+        return work(); // another server wrote meanwhile
+      });
     this.#sweeping ??= this.#attempt(work)
       .finally(() => this.#sweeping = undefined);
   }

@@ -41,13 +41,13 @@ export function watchReaders(
       );
       progress.set(connection, next);
       const { socket } = connection;
-      const isUnread = socket.writableLength > 0;
+      const { idleMs, isUnread } = next;
       // Between two requests it may be idle as long as node:http allows.
       const timeoutMs = isUnread
         ? readTimeoutMs
         : keepAliveTimeoutMs + headTimeoutMs;
-      if (next.idleMs >= timeoutMs) socket.destroy();
-      else if (isUnread && next.idleMs >= unreadTimeoutMs) {
+      if (idleMs >= timeoutMs) socket.destroy();
+      else if (isUnread && idleMs >= unreadTimeoutMs) {
         const client = networkOf(socket.remoteAddress ?? "");
         idle.set(client, [...idle.get(client) ?? [], connection]);
       }
@@ -63,9 +63,10 @@ export function watchReaders(
   };
 }
 
-/** The bytes that a client had read at a check, and the milliseconds in which it had read nothing. */
+/** The bytes that a client had read at a check, whether there were more to read, and the milliseconds in which neither had changed. */
 interface Progress {
   readonly readBytes: number;
+  readonly isUnread: boolean;
   readonly idleMs: number;
 }
 
@@ -77,12 +78,15 @@ interface Progress {
 export function progressOf(
   { socket: { bytesWritten, writableLength }, pending }: Connection,
   intervalMs: number,
-  last: Progress = { readBytes: -1, idleMs: 0 },
+  last: Progress = { readBytes: -1, isUnread: false, idleMs: 0 },
 ): Progress {
   const readBytes = bytesWritten - writableLength;
-  const isWaiting = writableLength === 0 && pending.length > 0;
-  const isIdle = !isWaiting && readBytes === last.readBytes;
-  return { readBytes, idleMs: isIdle ? last.idleMs + intervalMs : 0 };
+  const isUnread = writableLength > 0;
+  const isWaiting = !isUnread && pending.length > 0;
+  const isIdle = !isWaiting && isUnread === last.isUnread &&
+    readBytes === last.readBytes;
+  const idleMs = isIdle ? last.idleMs + intervalMs : 0;
+  return { readBytes, isUnread, idleMs };
 }
 
 /** Returns how many bytes of memory wait for clients to read. */

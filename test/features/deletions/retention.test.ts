@@ -1,6 +1,7 @@
 /** What a declaration keeps for a while is deleted when it is older, unless the clock has made a leap. */
 
 import { strict as assert } from "node:assert";
+import { Buffer } from "node:buffer";
 import { once } from "node:events";
 import { join } from "node:path";
 import { writeFile } from "node:fs/promises";
@@ -17,7 +18,10 @@ import {
 } from "../../../src/features/deletions/retention.ts";
 import { retentionTable } from "../../../src/api/own-tables.ts";
 import type { Document } from "../../../src/store/store.ts";
+import { openEtcdStore } from "../../../src/etcd/open.ts";
+import { DeletionWorker } from "../../../src/features/deletions/worker.ts";
 import { openStore } from "../../../src/store/file-store.ts";
+import { Gateway } from "../../etcd/gateway.ts";
 import { runHere } from "../../in-process.ts";
 import {
   lacks,
@@ -182,6 +186,60 @@ test("what has expired goes although a reference of it was emptied, which change
   );
   await look();
   assert.deepEqual(ids("loans"), [5]);
+});
+
+test("a server deletes what has expired although another one wrote just before", async (t) => {
+  const gateway = new Gateway();
+  const folder = await temporaryFolder();
+  const etcd = await gateway.listen(t);
+  const feature = {
+    collections: () => [tasks(api.roles)],
+    tables: [{ name: retentionTable }],
+  };
+  const [store, other] = await Promise.all(
+    ["one", "two"].map((name) =>
+      openEtcdStore({
+        folder: join(folder, name),
+        tables: tablesOf(api, [feature]),
+      }, etcd)
+    ),
+  );
+  assert.ok(store && other);
+  const times = { created_at: iso(0), updated_at: iso(0) };
+  const write = async (id: number, days: number) => {
+    const taken_at = iso(days);
+    const reading = { id, value: 1, taken_at, ...times };
+    await commit(other, [["put", "readings", reading]], 0);
+  };
+  await write(1, 91);
+  await store.confirm(true);
+  let overtaken = 0;
+  gateway.delayOf = async (path, { success: [log] = [] }) => {
+    const { value = "" } = log?.request_put ?? {};
+    const text = Buffer.from(value, "base64").toString();
+    const isSweep = path === "kv/txn" && /_retention|"del"/.test(text);
+    if (isSweep && overtaken < 2) await write(2 + overtaken++, 1);
+  };
+  const own = (name: string) => recordsOf(store, api, name);
+  const records = own("readings");
+  const worker = new DeletionWorker({
+    declaration: api,
+    store,
+    records: recordsOf(store, api, tasks(api.roles)),
+    recordsOf: own,
+    now: () => today,
+    log: () => {},
+  }, [{ records, days: 90, by: "taken_at" }]);
+  t.after(async () => {
+    await worker.stop();
+    await Promise.all([store.close(), other.close()]);
+    await removeFolder(folder);
+  });
+  await worker.start();
+  const { table } = records;
+  while (table.get(1)) await new Promise((resolve) => setTimeout(resolve, 5));
+  assert.equal(overtaken, 2);
+  assert.ok(table.get(2));
 });
 
 test("ended tasks go after seven days", async (t) => {

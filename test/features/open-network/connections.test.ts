@@ -253,8 +253,9 @@ describe("a connection", () => {
       return last.idleMs / 1000;
     };
     assert.equal(last.idleMs, 0);
-    assert.equal(seconds(1, { bytesWritten: 1000, writableLength: 1000 }), 1);
-    assert.equal(seconds(29), 30);
+    assert.equal(seconds(40), 40); // before the request
+    assert.equal(seconds(1, { bytesWritten: 1000, writableLength: 1000 }), 0);
+    assert.equal(seconds(30), 30);
     assert.equal(seconds(1, { writableLength: 999 }), 0); // one byte was read
     // More is written, nothing read.
     const more = { bytesWritten: 2000, writableLength: 1999 };
