@@ -18,8 +18,13 @@ const defects: Readonly<Record<string, Defect>> = {
   "saves the progress of an import after its lines": {
     file: "features/imports/worker.js",
     from: "apply(context.records.putMutation(current));",
-    to:
-      "const saved = current; globalThis.setTimeout(() => store.transact(0, (apply) => apply(context.records.putMutation(saved))), 20);",
+    // Not once it has ended: it would run for ever.
+    to: `const saved = current;
+      globalThis.setTimeout(() => {
+        const { status } = context.records.table.get(saved.id).document;
+        if (!/queued|running/.test(status)) return;
+        store.transact(0, (apply) => apply(context.records.putMutation(saved)));
+      }, 20);`,
     caught: /imported/,
   },
   "saves the progress of a deletion at its end only": {
