@@ -2,7 +2,7 @@
 
 import { once } from "node:events";
 import process from "node:process";
-import { tasks, unfinishedTasks } from "../api/tasks/tasks.ts";
+import { type Task, tasks, unfinishedTasks } from "../api/tasks/tasks.ts";
 import { escapeControls } from "../log.ts";
 import { errorCode, errorText } from "../store/error.ts";
 import { isNoSpaceError } from "../store/log/files.ts";
@@ -72,18 +72,30 @@ export function reportTasks(tables: Store["tables"]): void {
   const table = tables.get(tasks.name);
   if (table === undefined) return;
   for (const each of unfinishedTasks({ records: { table } })) {
-    const { id, type, collection, imported, deleted } = each;
-    const state = type === "import"
-      ? `${imported} records are in, perhaps without some of their references; the next import into ` +
-        "this store first finishes it, or a start of its server, unless it has users; in a copy, which lacks its lines, it fails"
-      : `${deleted} records are deleted; the next start of the server resumes it, or with ` +
-        `FEATURES that have imports but not deletions, it waits, and DELETE /v1/tasks/${id} cancels it`;
+    const what = each.type === "import" ? "an import of" : "a deletion in";
     printError(
-      `zoo-api: ${
-        type === "import" ? "an import of" : "a deletion in"
-      } ${collection} (task ${id}) is not finished: ${state}`,
+      `zoo-api: ${what} ${each.collection} (task ${each.id}) is not finished: ${
+        describeState(each)
+      }`,
     );
   }
+}
+
+/** Describes what an unfinished task has done, and who does the rest: another process if several share the store. */
+function describeState(
+  { id, type, imported, deleted, server }: Task,
+): string {
+  if (type === "import") {
+    const next = server === undefined
+      ? "the next import into this store first finishes it, or a start of its server, unless it has users"
+      : "its server finishes it, or if it was a command, the next import from the same data folder within a minute; after that, a running server ends it as it is";
+    return `${imported} records are in, perhaps without some of their references; ${next}; in a copy, which lacks its lines, it fails`;
+  }
+  const next = server === undefined
+    ? "the next start of the server resumes it, or with " +
+      `FEATURES that have imports but not deletions, it waits, and DELETE /v1/tasks/${id} cancels it`
+    : "a running server finishes it, within a minute after its own one has ended, or in a copy the next start";
+  return `${deleted} records are deleted; ${next}`;
 }
 
 const otherHost =

@@ -157,7 +157,7 @@ async function pauseAfter(error: unknown, signal: AbortSignal): Promise<void> {
   await setTimeout(retryDelayMs, undefined, { signal }).catch(() => {});
 }
 
-/** Ends the imports of servers that are gone, and their bodies with them. */
+/** Ends the imports of servers that are gone. Their bodies stay with them until their next start. */
 async function endAbandoned(
   context: ImportContext,
   store: SharedStore,
