@@ -396,6 +396,16 @@ test("an output that fails is an error, a reader that stops reading is not", asy
   assert.match(full.errors, /^zoo-api: cannot print: ENOSPC/);
   const head = await shell("export zoos | true");
   assert.deepEqual(head, { code: 0, errors: "" });
+  // What a command does is done even so.
+  const to = join(folder, "..", "unread");
+  assert.equal((await shell(`export --to '${to}' > /dev/full`)).code, 1);
+  const files = await readdir(to);
+  assert.ok(files.includes("zoos.ndjson"));
+  assert.ok(files.every((name) => name.endsWith(".ndjson")));
+  await damage(folder, 7);
+  assert.equal((await shell("repair > /dev/full")).code, 1);
+  const checked = await runHere(["check", "--data-dir", folder]);
+  assert.equal(checked.code, 0, checked.stdout);
 });
 
 test("a server whose output cannot be written continues", async (t) => {

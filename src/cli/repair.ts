@@ -145,7 +145,7 @@ async function replaceFiles(
 }
 
 /**
- * Prints what is lost, then makes a damaged folder usable again.
+ * Makes a damaged folder usable again, and prints what is lost.
  *
  * @returns the exit code: 2 if a dry run finds something to repair, otherwise 0
  * @throws {StoreError} in-use, format
@@ -163,13 +163,20 @@ async function repairCommand(settings: CommandSettings): Promise<number> {
   const options = api
     ? { tables: tablesOf(api, []), idProperties: idPropertiesOf(api) }
     : {};
-  if (!await printLosses(settings, options, api)) return 0;
+  const { text, isNeeded } = await planRepair(settings, options, api);
+  if (!isNeeded) {
+    await print(text);
+    return 0;
+  }
   if (flags.has("dry-run")) {
-    await print("this is what a repair would lose; nothing was changed\n");
+    await print(
+      `${text}this is what a repair would lose; nothing was changed\n`,
+    );
     return 2;
   }
   const { backupFolder } = await repairStore(dataDir, options);
-  await print(`repaired; the original files are in ${backupFolder}\n`);
+  // Only now, as a reader who leaves early ends the process.
+  await print(`${text}repaired; the original files are in ${backupFolder}\n`);
   return 0;
 }
 
@@ -187,30 +194,27 @@ function idPropertiesOf(api: ApiDeclaration): IdProperty[] {
   );
 }
 
-/** Prints what a repair would lose; returns false if there is nothing to repair. */
-async function printLosses(
+/** Describes what a repair would lose, or that there is nothing to repair. */
+async function planRepair(
   settings: CommandSettings,
   options: Parameters<typeof repairStore>[1],
   api: ApiDeclaration | undefined,
-): Promise<boolean> {
+): Promise<{ readonly text: string; readonly isNeeded: boolean }> {
   const { salvage, unused = [] } = await repairStore(settings.dataDir, {
     ...options,
     isDryRun: true,
   });
   if (salvage === undefined) {
     const reason = unused.length > 0 ? `: ${unusedFiles}` : "";
-    await print(
-      `${describeFaults(unused)}there was nothing to repair${reason}\n`,
-    );
-    return false;
+    const text = describeFaults(unused) +
+      `there was nothing to repair${reason}\n`;
+    return { text, isNeeded: false };
   }
-  await print(describeLosses(salvage));
-  await print(
-    api
+  const text = describeLosses(salvage) +
+    (api
       ? await describeMisfits(settings, api, salvage.tables)
-      : "records were not validated: the declaration cannot be loaded\n",
-  );
-  return true;
+      : "records were not validated: the declaration cannot be loaded\n");
+  return { text, isNeeded: true };
 }
 
 /** Lists the damage and, as far as possible, what is lost. */

@@ -4,11 +4,20 @@
  * older than the one before.
  */
 
-import { errorText } from "../store/error.ts";
+import { errorText, StoreError } from "../store/error.ts";
 import { encodeSnapshot, freezeTables } from "../store/log/snapshot.ts";
 import type { SharedStore } from "../store/shared.ts";
 import type { EtcdParts } from "./replica.ts";
-import { keyOf, numberIn, putParts, rangeOf, textOf } from "./state.ts";
+import {
+  keyOf,
+  numberIn,
+  putParts,
+  rangeOf,
+  readHead,
+  requireUsable,
+  seqOf,
+  textOf,
+} from "./state.ts";
 
 /** The time between two attempts. */
 export const retryMs = 5000;
@@ -35,11 +44,17 @@ export async function writeSnapshot(
   const { client, loaded, serverId } = parts;
   const [latest] = await client.get(rangeOf("snapshot"), "last");
   const snapshotSeq = numberIn(latest);
+  if (latest && snapshotSeq > seqOf(await readHead(client))) {
+    throw new StoreError(
+      "damaged",
+      `The key "${latest.key}" below the prefix in etcd names a later state than the head: no server has written it; delete it`,
+    );
+  }
   if (snapshotSeq !== loaded.snapshotSeq) {
     return void Object.assign(loaded, { snapshotSeq, logBytes: 0 });
   }
   const [found] = await client.get([lock]);
-  const holder = textOf(found);
+  const holder = found ? requireUsable(lock, String(found.value)) : "";
   // After a failure this server still holds it.
   if (
     holder !== "" && holder !== serverId && await store.isServed(holder)

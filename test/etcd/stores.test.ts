@@ -812,6 +812,28 @@ test("a full etcd that cannot be read then leaves the outcome unknown", async (t
   assert.deepEqual(namesIn(store), ["Berlin"]);
 });
 
+test("a snapshot or lock that no server has put is named, and no snapshot is begun", async (t) => {
+  const gateway = new Gateway();
+  const etcd = await gateway.listen(t);
+  const store = await open(t, etcd);
+  await add(store, "Berlin");
+  const values = [
+    ["snapshot/0000000099999999", "garbage", /a later state than the head: /],
+    ["snapshot-lock", "", /"snapshot-lock" .* 16 hexadecimal digits/],
+    ["snapshot-lock", " ", /"snapshot-lock" /],
+    ["snapshot-lock", `${"a".repeat(16)}\n`, /"snapshot-lock" /],
+  ] as const;
+  for (const [key, value, message] of values) {
+    gateway.set(key, value);
+    await assert.rejects(store.checkpoint(), { code: "damaged", message });
+    assert.ok(!gateway.keys.some((each) => each.startsWith("parts/")));
+    gateway.remove(key);
+  }
+  gateway.set("snapshot-lock", "a".repeat(16)); // of a server that is gone
+  await store.checkpoint();
+  assert.deepEqual(namesIn(await open(t, etcd)), ["Berlin"]);
+});
+
 test("a snapshot that fills etcd is written, and its lock released", async (t) => {
   const gateway = new Gateway();
   const etcd = await gateway.listen(t);

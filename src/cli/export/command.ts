@@ -84,6 +84,7 @@ async function exportAll(settings: CommandSettings, to: string): Promise<void> {
   const names = declaration.collections.map(({ name }) => name);
   await refuseExisting(to, names);
   const written: string[] = [];
+  let lines = "";
   try {
     for (const name of names) {
       const path = join(to, `${name}.ndjson`);
@@ -93,7 +94,7 @@ async function exportAll(settings: CommandSettings, to: string): Promise<void> {
       if (collection) {
         await writeLines(`${path}.part`, collection, rows, onCreate);
       }
-      await print(`${path}: ${rows.length} ${name}\n`);
+      lines += `${path}: ${rows.length} ${name}\n`;
     }
     await refuseExisting(to, names); // another export may have ended since
     // At the end, as a part of the files would look complete.
@@ -102,9 +103,6 @@ async function exportAll(settings: CommandSettings, to: string): Promise<void> {
       await rename(part, path);
       written[at] = path;
     }
-    for (const each of describeHidden(findHidden(declaration, tables))) {
-      printError(`not exported, as it is not declared: ${each}`);
-    }
   } catch (error) {
     for (const each of written) {
       await rm(each, { force: true }).catch(() => {}); // the first error is told
@@ -112,6 +110,10 @@ async function exportAll(settings: CommandSettings, to: string): Promise<void> {
     await removeFolders();
     throw error;
   }
+  for (const each of describeHidden(findHidden(declaration, tables))) {
+    printError(`not exported, as it is not declared: ${each}`);
+  }
+  await print(lines); // at the end: a reader who leaves early ends the process
 }
 
 /** @throws {CommandError} if a folder has the file of a collection */
