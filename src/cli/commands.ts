@@ -63,7 +63,9 @@ process.stdout.on("error", (error: NodeJS.ErrnoException) => {
   if (isServing) return; // the log may be lost, but not the responses
   // The reader of the output can end early: `export animals | head`.
   if (error.code === "EPIPE") process.exit(0);
-  process.stderr.write(`zoo-api: cannot print: ${error.message}\n`);
+  process.stderr.write(
+    `zoo-api: cannot print what was done, so look before you repeat it: ${error.message}\n`,
+  );
   process.exit(1);
 });
 
