@@ -191,6 +191,22 @@ describe("the command locked", { skip: notInNode }, () => {
     assert.ok(!names.includes("s*") && !names.includes("store"));
   });
 
+  test("says what to do about a declaration in several files", async () => {
+    await writeFile(join(folder, "rules.mjs"), "export const max = 9;");
+    const file = join(folder, "several.mjs");
+    await writeFile(
+      file,
+      'import { max } from "./rules.mjs"; export default max;',
+    );
+    const words = ["build/main.js", "locked", "--collections", file];
+    const { status, stderr } = spawnSync(process.execPath, words, { cwd: app });
+    assert.equal(status, 2);
+    assert.match(
+      String(stderr),
+      /several\.mjs: .* it can read no other file: put all into one, or start /,
+    );
+  });
+
   test("ends with the exit code of a server that cannot start", () => {
     const words = ["build/main.js", "locked", "--port", "none"];
     const { status, stderr } = spawnSync(process.execPath, words, { cwd: app });

@@ -22,14 +22,13 @@ import {
   applyBatch,
   divergedError,
   encodeBatch,
-  headForm,
   keyOf,
   load,
   type Loaded,
   maxValueBytes,
   putParts,
-  readHead,
   readLog,
+  requireHead,
   seqOf,
   valueOf,
 } from "./state.ts";
@@ -229,7 +228,7 @@ export class Replica {
     this.turns.see(found);
     const head = valueOf(found, "head");
     if (head === loaded.head) return;
-    if (!headForm.test(head)) await readHead(client); // throws, unless the store is gone
+    await requireHead(client, head);
     const callBacks: (() => void)[] = [];
     const rollBack = async () => {
       // Requests that were just judged must have begun to wait: see `durable`.

@@ -87,7 +87,7 @@ export function foreignValue(key: string): StoreError {
 }
 
 /** The form of a head: the last sequence number and the salt of its batch. */
-export const headForm = /^\d{1,16} [\da-f]{16}$/;
+const headForm = /^\d{1,16} [\da-f]{16}$/;
 
 /** Returns the head; "" if there is no store. */
 export async function readHead(client: EtcdClient): Promise<string> {
@@ -254,6 +254,20 @@ export function divergedError(): StoreError {
     "unreachable",
     "etcd holds another history than this server has applied: it was set back " +
       "to an older state. Restart this server to serve that one",
+  );
+}
+
+/** Throws unless a head is of a form that servers put. */
+export async function requireHead(
+  client: EtcdClient,
+  head: string,
+): Promise<void> {
+  if (headForm.test(head)) return;
+  await readHead(client); // throws, unless the store is gone
+  throw new StoreError(
+    "unreachable",
+    "etcd has no store below this prefix any more, and a server that starts begins an empty one: " +
+      "stop all servers, and copy the last backup into it",
   );
 }
 

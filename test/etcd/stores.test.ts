@@ -812,6 +812,23 @@ test("a full etcd that cannot be read then leaves the outcome unknown", async (t
   assert.deepEqual(namesIn(store), ["Berlin"]);
 });
 
+test("a store that is gone from etcd is named, and nothing is put there", async (t) => {
+  const gateway = new Gateway();
+  const etcd = await gateway.listen(t);
+  const store = await open(t, etcd);
+  await add(store, "Berlin");
+  await add(store, "Vienna");
+  for (const key of gateway.keys) gateway.remove(key);
+  const error = {
+    code: "unreachable",
+    message: /no store below this prefix any more, .* copy the last backup/,
+  };
+  await assert.rejects(async () => await store.confirm(true), error);
+  await assert.rejects(add(store, "Rome"), error);
+  assert.match(store.notices.join(), /no store below this prefix any more/);
+  assert.ok(!gateway.keys.some((each) => /^(?:head|log)/.test(each)));
+});
+
 test("a snapshot or lock that no server has put is named, and no snapshot is begun", async (t) => {
   const gateway = new Gateway();
   const etcd = await gateway.listen(t);

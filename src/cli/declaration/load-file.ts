@@ -92,6 +92,11 @@ function explain(error: unknown, path: string): string {
   if (errorCode(error) === "ERR_UNKNOWN_FILE_EXTENSION") {
     return `: is TypeScript, which Node.js ${process.version} cannot run without tsx: use .js or .mjs, or Node.js 22.18 or later`;
   }
+  if (errorCode(error) === "ERR_ACCESS_DENIED") {
+    return `: ${
+      errorText(error)
+    }: under "locked" it can read no other file: put all into one, or start Node.js with the flags of the service in README and --allow-fs-read for each`;
+  }
   try {
     const { stack = "" } = error instanceof Error ? error : {};
     const line = Number.parseInt(stack.split(`${basename(path)}:`)[1] ?? "");
