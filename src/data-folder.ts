@@ -50,7 +50,7 @@ export async function openDataFolder(
       seq: store.transact(0, follow, { allowWhenFull: true }),
     }));
     if (mustCheckpoint) await store.checkpoint().catch(() => {}); // it is logged
-    if (store.tables.has("_history")) {
+    if (store.tables.has("_history")) { // historyTable
       await (await import("./api/own-tables.ts")).beginHistory(store, log);
     }
   } catch (error) {

@@ -203,7 +203,7 @@ test("a repair says that an import which is not finished may lose lines", async 
   await damage(folder, 7);
   const args = ["repair", "--dry-run", "--data-dir", folder];
   const { stdout } = await runHere(args);
-  assert.match(stdout, /\nan import is not finished: when it goes on, lines /);
+  assert.match(stdout, /\nan import is not finished: when it resumes, lines /);
 });
 
 test("a damaged folder is refused unchanged, repaired with a copy, and then served", async (t) => {

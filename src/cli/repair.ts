@@ -237,7 +237,7 @@ function describeLosses(
       ? "all sign-ins end, as one may have ended some\n"
       : "") +
     (lostTransactions > 0 && imports.length > 0
-      ? "an import is not finished: when it goes on, lines whose ids may have been given before are rejected; its task lists them\n"
+      ? "an import is not finished: when it resumes, lines whose ids may have been given before are rejected; its task lists them\n"
       : "") +
     describeList("lost records", records.filter((each) => !isThere(each))) +
     describeList(title, records.filter(isThere));

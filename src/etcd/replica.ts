@@ -204,7 +204,7 @@ export class Replica {
       requireRival(loaded.head, valueOf(found, "head"), isGone);
       return await this.#catchUp(found, foundBatch);
     }
-    this.turns.see(found);
+    this.turns.update(found);
     loaded.head = head;
     loaded.logBytes += bytes;
     this.fullError = undefined;
@@ -225,7 +225,7 @@ export class Replica {
   async #catchUp(found: readonly KeyValue[], next?: KeyValue): Promise<void> {
     const { client, loaded } = this.#parts;
     const { queue } = this;
-    this.turns.see(found);
+    this.turns.update(found);
     const head = valueOf(found, "head");
     if (head === loaded.head) return;
     await requireHead(client, head);

@@ -92,7 +92,7 @@ export class Turns {
   }
 
   /** Remembers the turns among the keys that were read. */
-  see(found: readonly KeyValue[]): void {
+  update(found: readonly KeyValue[]): void {
     const turns = found.filter(({ key }) => key.startsWith(prefix))
       .map(({ key, value }) => `${value} ${key}`);
     this.#remember(turns);

@@ -77,8 +77,8 @@ function isNotModified(
   validators: GetValidators,
 ): boolean {
   const outcome = evaluatePreconditions(request, validators);
-  const isWeak = /^\s*W\//.test(request.headers["if-match"] ?? "");
   if (outcome === "failed") {
+    const isWeak = /^\s*W\//.test(request.headers["if-match"] ?? "");
     throw new ApiError(
       41200,
       isWeak
