@@ -223,7 +223,16 @@ export function applyBatch(
   { lines, bytes, head }: Batch,
   apply = applyTo(loaded.tables, "etcd"),
 ): void {
-  for (const line of lines) apply(line, line.seq ?? 0);
+  for (const line of lines) {
+    const { seq = 0 } = line;
+    try {
+      apply(line, seq);
+    } catch (error) {
+      throw error instanceof StoreError
+        ? error
+        : foreignValue(keyOf("log", seq));
+    }
+  }
   loaded.logBytes += bytes;
   loaded.head = head;
 }

@@ -6,6 +6,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
+import { crc32 } from "node:zlib";
 import { EtcdClient } from "../../src/etcd/client.ts";
 import { loadSharedSecret } from "../../src/etcd/feature.ts";
 import { copyToEtcd, openEtcdStore, scanEtcd } from "../../src/etcd/open.ts";
@@ -55,6 +56,14 @@ function ofNewerVersion(text: string): string {
   const [header = "", ...lines] = text.split("\n");
   const rest = header.slice(crcLength).replace('"format":3', '"format":4');
   return [encodeLine(rest).toString().trim(), ...lines].join("\n");
+}
+
+/** Returns a file of one transaction with other mutations. */
+function withTransaction(text: string, tx: string): string {
+  const [header = "", line = ""] = text.split("\n");
+  const { salt } = JSON.parse(header);
+  const rest = line.slice(crcLength).replace(/"tx":.*/, `"tx":${tx}}`);
+  return `${header}\n${encodeLine(rest, crc32(salt))}`;
 }
 
 const namesIn = (store: Store) =>
@@ -205,6 +214,22 @@ test("a batch of a newer version is refused, and nothing is changed", async (t) 
   const refusal = { code: "format", message: /does not know format 4/ };
   await assert.rejects(open(t, etcd), refusal);
   assert.equal(gateway.head, head);
+});
+
+test("a batch of what no server writes is named, and nothing is changed", async (t) => {
+  for (const tx of ["5", "[5]", "[null]"]) {
+    const gateway = new Gateway();
+    const etcd = await gateway.listen(t);
+    await add(await open(t, etcd), "Berlin");
+    const { head } = gateway;
+    gateway.replace("log", (text) => withTransaction(text, tx));
+    const refusal = {
+      code: "damaged",
+      message: /The key "log\/0+1" .* no server/,
+    };
+    await assert.rejects(open(t, etcd), refusal);
+    assert.equal(gateway.head, head);
+  }
 });
 
 test("a snapshot in parts, written by one, lets others join; what is older is deleted, and who fell behind loads anew", async (t) => {

@@ -112,6 +112,42 @@ test("an id that no server gives is refused, by each command and at the start", 
   }
 });
 
+test("a line of what no version writes is refused in a sentence, and a repair keeps the lines after it", async (t) => {
+  const deep = "[".repeat(100_000) + "]".repeat(100_000);
+  for (
+    const line of [
+      "5",
+      "{}",
+      "[5]",
+      "[null]",
+      `[["put","zoos",{"id":2,"name":${deep}}]]`,
+    ]
+  ) {
+    const folder = join(await folderFor(t), "store");
+    await craft(folder, [
+      '[["put","zoos",{"id":1,"name":"A"}]]',
+      line,
+      '[["put","zoos",{"id":3,"name":"C"}]]',
+    ]);
+    const env = { DATA_DIR: folder };
+    for (const command of [["check"], ["repair", "--dry-run"], ["repair"]]) {
+      const { code, stdout, stderr } = await runHere(command, { env });
+      assert.equal(
+        code,
+        command.length === 1 && command[0] === "repair" ? 0 : 2,
+      );
+      assert.match(stdout + stderr, /wal-1\.jsonl/);
+      assert.doesNotMatch(stderr, /\n\s+at /);
+      if (command[0] === "repair") {
+        assert.match(stdout, /^lost transactions: 1$/m, line.slice(0, 40));
+      }
+    }
+    const store = await openFor(t, folder);
+    const ids = store.table("zoos").rows().map((row) => row.document.id);
+    assert.deepEqual([ids, store.seq], [[1, 3], 3]);
+  }
+});
+
 test("of very many faults the first hundred are described", async (t) => {
   const folder = join(await folderFor(t), "store");
   await craft(folder, ['[["put","zoos",{"id":1,"name":"A"}]]']);

@@ -71,8 +71,14 @@ export class Salvage {
         const isPadding = bytes.length === 0 && !hasNewline;
         if (isPadding) continue;
         if (parsed === undefined) this.#addDamagedLine(bytes.toString(), line);
-        else if (line > 1) this.#addLine(parsed, name);
-        else if (!this.#addHeader(parsed, name)) return;
+        else if (line > 1) {
+          try {
+            this.#addLine(parsed, name);
+          } catch (error) {
+            if (error instanceof StoreError) throw error; // of a newer version
+            this.#addDamagedLine(bytes.toString(), line);
+          }
+        } else if (!this.#addHeader(parsed, name)) return;
         if (line === 1) seed = parsed && crc32(parsed.salt);
       }
     }
@@ -93,16 +99,16 @@ export class Salvage {
     return true;
   }
 
-  /** Applies an intact line, unless it has been applied already. */
+  /** Applies an intact line, unless it has been applied already; throws if it holds what no version writes. */
   #addLine(line: LogLine, name: string): void {
     const { of, rows = [], seq = 0, tx } = line;
+    if (tx !== undefined && seq <= this.seq) return;
+    applyTo(this.tables, name)(line, seq);
     if (tx !== undefined) {
-      if (seq <= this.seq) return;
       this.seq = seq;
       this.savedTransactions++;
       this.damagedTransactions = 0;
     }
-    applyTo(this.tables, name)(line, seq);
     this.noteId("users", line.by ?? 0);
     for (const { id } of rows) this.damagedRecords.delete(`${of}/${id}`);
     for (const [kind, table, target] of tx ?? []) {
