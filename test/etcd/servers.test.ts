@@ -2,15 +2,19 @@
 
 import { strict as assert } from "node:assert";
 import { Buffer } from "node:buffer";
+import { mkdir, readdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { type Running, startApplication } from "../application.ts";
 import { EtcdStore } from "../../src/etcd/store.ts";
-import type { EtcdOptions } from "../../src/store/shared.ts";
+import { asShared, type EtcdOptions } from "../../src/store/shared.ts";
 import { follow } from "../follower.ts";
 import { adminPassword, assertError, lacks, signInNew } from "../harness.ts";
 import { notes } from "../library.ts";
 import { Gateway } from "./gateway.ts";
+
+const serverOf = ({ store }: Running) => asShared(store)?.serverId ?? "";
 
 const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
 
@@ -412,6 +416,52 @@ test("a server whose clock is behind says so, once, and both serve requests", as
     assert.deepEqual(more, []);
   }
 });
+
+test(
+  "the body of an import that another server cancels is removed from the disk of its own, and no other one",
+  { skip: lacks("imports") },
+  async (t) => {
+    t.mock.timers.enable({ apis: ["setInterval"] });
+    const { one, other, token } = await startServers(t);
+    const files = join(one.store.folder.folder, "spool");
+    await mkdir(files);
+    for (const id of [1, 2]) {
+      await writeFile(join(files, `body-${id}.spool`), "{}");
+      const time = "2026-01-01T00:00:00.000Z";
+      const task = {
+        id,
+        type: "import",
+        collection: "users", // which no server imports
+        status: "queued",
+        lines: 0,
+        imported: 0,
+        rejected: 0,
+        errors: [],
+        failure: null,
+        user_id: 1,
+        spool: `body-${id}`,
+        given: {},
+        server: serverOf(one),
+        byte: 0,
+        line: 0,
+        created_at: time,
+        updated_at: time,
+      };
+      await one.store.settle(() => ({
+        seq: one.store.apply([["put", "tasks", task]], 1),
+      }));
+    }
+    t.mock.timers.tick(20_000);
+    const deleted = await other.request("DELETE", "/v1/tasks/1", { token });
+    assert.equal(deleted.status, 204);
+    assertError(await one.request("GET", "/v1/tasks/1", { token }), 41000);
+    assert.deepEqual((await readdir(files)).length, 2);
+    t.mock.timers.tick(20_000);
+    while ((await readdir(files)).length === 2) await wait(2);
+    t.mock.timers.tick(20_000);
+    assert.deepEqual(await readdir(files), ["body-2.spool"]);
+  },
+);
 
 test(
   "an import whose server is gone fails and says so, also after etcd was away",

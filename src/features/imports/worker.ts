@@ -99,7 +99,7 @@ export function createWorker(context: ImportContext) {
       await keepNeeded(context);
       const shared = asShared(context.store);
       if (shared) {
-        const look = () => endAbandoned(context, shared, signal);
+        const look = lookAtOthers(context, shared, signal);
         timer = setInterval(look, lookMs);
       }
       wake();
@@ -157,6 +157,21 @@ async function pauseAfter(error: unknown, signal: AbortSignal): Promise<void> {
   await setTimeout(retryDelayMs, undefined, { signal }).catch(() => {});
 }
 
+/** Returns a function that looks at what other servers have done, or no longer do. */
+function lookAtOthers(
+  context: ImportContext,
+  shared: SharedStore,
+  signal: AbortSignal,
+): () => Promise<void> {
+  const removeCancelled = cancelledBodies(context);
+  return async () => {
+    try {
+      await endAbandoned(context, shared, signal);
+      await removeCancelled();
+    } catch { /* again after the pause */ }
+  };
+}
+
 /** Ends the imports of servers that are gone. Their bodies stay with them until their next start. */
 async function endAbandoned(
   context: ImportContext,
@@ -164,15 +179,29 @@ async function endAbandoned(
   signal: AbortSignal,
 ): Promise<void> {
   const failure = "The server that had the request body is gone.";
-  try {
-    for (const task of unfinishedTasks(context)) {
-      if (isOwnTask(context, task)) continue;
-      if (await store.isServed(task.server ?? "")) continue;
-      // It may have imported more before it was gone.
-      const latest = findTask(context, task.id) ?? task;
-      await finishTask(context, latest, failure, signal);
-    }
-  } catch { /* again after the pause */ }
+  for (const task of unfinishedTasks(context)) {
+    if (isOwnTask(context, task)) continue;
+    if (await store.isServed(task.server ?? "")) continue;
+    // It may have imported more before it was gone.
+    const latest = findTask(context, task.id) ?? task;
+    await finishTask(context, latest, failure, signal);
+  }
+}
+
+/** Returns a function that removes the bodies of imports here that have ended since its last call: another server may have ended them. */
+function cancelledBodies(context: ImportContext): () => Promise<void> {
+  let stored: readonly Part[] = [];
+  return async () => {
+    const { store } = context;
+    const own = unfinishedTasks(context)
+      .filter((task) => isOwnTask(context, task)).flatMap(partsOf);
+    const needed = new Set(own.map(({ spool }) => spool));
+    const ended = stored.filter(({ spool }) => !needed.has(spool));
+    await removeBodies(context, ended);
+    stored = [];
+    await store.durable(store.seq); // until then a task may be rolled back, and stored again
+    stored = own;
+  };
 }
 
 /** Runs a task, or resumes it after its last durable batch. */
