@@ -155,7 +155,7 @@ function recall(document: Document | undefined): Remembered {
   };
 }
 
-function isPrivate(of: string, names: Remembered["names"]): boolean {
+function isPrivate(of: string, names: ReadonlyMap<string, string>): boolean {
   return names.get(of)?.includes('"isPrivate":true') ?? false;
 }
 
@@ -204,7 +204,14 @@ function logDifferences(
   for (const name of new Set([...before.keys(), ...after.keys()])) {
     if (before.get(name) === after.get(name)) continue;
     const hidden = "is no longer declared: its data stays stored, but hidden";
-    const found = before.has(name) ? "has changed" : "is new";
+    const isPrivateNow = isPrivate(name, after);
+    const isSwitched = isPrivateNow !== isPrivate(name, before);
+    const changed = !isSwitched
+      ? "has changed"
+      : isPrivateNow
+      ? "is private now: only the last role sees records without an owner"
+      : "is no longer private: who may read it sees the records of all users";
+    const found = before.has(name) ? changed : "is new";
     log("info", `${name} ${after.has(name) ? found : hidden}`);
   }
 }

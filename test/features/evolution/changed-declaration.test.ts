@@ -605,6 +605,32 @@ test("no value of a declared owner_id is taken for the owner of a record, nor th
   }
 });
 
+test("a start says who sees the records of a collection that becomes private, or no longer is", async (t) => {
+  const { serve } = await library(t);
+  for (
+    const [isPrivate, said] of [
+      [false, undefined],
+      [
+        true,
+        "is private now: only the last role sees records without an owner",
+      ],
+      [
+        false,
+        "is no longer private: who may read it sees the records of all users",
+      ],
+    ] as const
+  ) {
+    const server = await serve(
+      `collection({ name: "notes", singular: "note", private: ${isPrivate},
+        access: { read: "keeper", write: "keeper", delete: "keeper" },
+        properties: { text: string({ maxLength: 9 }) } }),`,
+    );
+    const found = /"notes (is [^"]*|has changed)"/.exec(server.output());
+    assert.equal(found?.[1], said);
+    await server.end();
+  }
+});
+
 test("the owners of private records come back from the property that kept them, and other values do not become owners", async (t) => {
   const { serve, refused } = await library(t);
   const notes = (name: string, more: string, isPrivate = false) =>
