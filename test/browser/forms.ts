@@ -318,6 +318,60 @@ describe("each form is sent once", () => {
     assert.equal(body[0]?.["name"], 'Quoted, "so"');
   });
 
+  test("a table in another order can be imported as it was exported, as CSV too", async () => {
+    const texts = ["+41 44 2", "'-1", "@b", "'quoted'", "=A1"];
+    for (const text of texts) {
+      const json = { name: text, label: text };
+      const { status } = await server.request("POST", "/v1/things", {
+        token,
+        json,
+      });
+      assert.equal(status, 201);
+    }
+    const list = "/v1/things?sortby=name&order=desc";
+    await open(list);
+    await browser.evaluate(
+      "URL.createObjectURL = (blob) => { window.saved = blob; return ''; }",
+    );
+    const save = async (id: string) => {
+      await browser.evaluate("delete window.saved");
+      await browser.click(id);
+      await browser.until("!!window.saved");
+      return await browser.evaluate<string>("saved.text()");
+    };
+    const lines = (await save("#export")).trim().split("\n");
+    const ids = lines.map((line) => JSON.parse(line).id);
+    assert.deepEqual(ids, [...ids].sort((one, other) => one - other));
+    const csv = await save("#export-csv");
+    const file = join(folder, "things.csv");
+    await writeFile(file, csv);
+    const { body: before } = await server.request("GET", "/v1/things");
+    const last = Math.max(...before.map(({ id }) => Number(id)));
+    // Their ids are used here, and those above them are not.
+    await writeFile(
+      file,
+      csv.replaceAll(
+        /^([^,\n]*,)(\d+)/gm,
+        (_, name, id) => `${name}${Number(id) + last}`,
+      ),
+    );
+    await open("/v1/things#import");
+    await browser.choose("#file", file);
+    await browser.until("document.querySelector('#preview table')");
+    assert.doesNotMatch(await browser.text("#preview"), /Not properties/);
+    await browser.click(".bar .primary");
+    await browser.shown(
+      "/succeeded/.test(document.querySelector('#record')?.innerText)",
+    );
+    const { body: after } = await server.request(
+      "GET",
+      `/v1/things?id:gt=${last}&sortby=id`,
+    );
+    const contents = (records: readonly Record<string, unknown>[]) =>
+      records.map(({ name, label, status }) => ({ name, label, status }));
+    assert.deepEqual(contents(after), contents(before));
+  });
+
   test("a file that is chosen is imported, even while it is being read", async () => {
     await open("/v1/makers#import");
     const sent = await countRequests();

@@ -62,19 +62,26 @@ function parseCsv(text) {
   return rows.filter((row) => row.length > 1 || row[0]);
 }
 
+/** What a text begins with that a spreadsheet would compute; an apostrophe before it, as {@linkcode cell} writes it, stays when that is read again. */
+const computed = /^'?[=+\-@\t\r]/;
+
 /** Returns the value of a cell by the schema of its column; a text that is not one stays, for the server to refuse. */
 function valueOfCell(text, schema = {}) {
-  if (text === "") return undefined;
+  if (text === "") {
+    const isText = schema.type === "string" && !schema.format && !schema.enum;
+    return isText && !schema.minLength ? "" : undefined;
+  }
   if (isNumeric(schema)) {
     return /^-?\d+(?:\.\d+)?(?:e[+-]?\d+)?$/i.test(text) ? Number(text) : text;
   }
   if (typesOf(schema).includes("boolean") && /^(?:true|false)$/i.test(text)) {
     return /^t/i.test(text);
   }
-  return text;
+  const rest = text.slice(1);
+  return text.startsWith("'") && computed.test(rest) ? rest : text;
 }
 
-/** Turns CSV, whose first line names properties, into records. */
+/** Turns CSV, whose first line names properties, into records, in ascending order of their ids if they have some, as an import demands. */
 function recordsOf(rows, properties) {
   const [names = [], ...others] = rows;
   return others.map((row) =>
@@ -84,17 +91,17 @@ function recordsOf(rows, properties) {
         valueOfCell(row[at] ?? "", properties[name.trim()]),
       ])).filter(([name, value]) => name && value !== undefined),
     )
-  );
+  ).toSorted((one, other) => (one.id ?? 0) - (other.id ?? 0));
 }
 
-function preview(records, writable) {
+function preview(records, properties) {
   const names = [
     ...new Set(records.flatMap((each) => Object.keys(each ?? {}))),
   ];
-  const unknown = names.filter((name) => !writable.includes(name));
+  const unknown = names.filter((name) => !Object.hasOwn(properties, name));
   return [
     unknown.length > 0 &&
-    p.wrong(`Not properties that can be set here: ${unknown.join(", ")}.`),
+    p.wrong(`Not properties of these records: ${unknown.join(", ")}.`),
     dataTable(
       "Preview",
       names.map((name) => code(name)),
@@ -106,7 +113,7 @@ function preview(records, writable) {
 }
 
 export async function importForm(url, back) {
-  const { schema: { properties = {} }, writable } = await optionsOf(url);
+  const { schema: { properties = {} } } = await optionsOf(url);
   const input = h("input", {
     type: "file",
     id: "file",
@@ -144,7 +151,7 @@ export async function importForm(url, back) {
     const count = (isPart ? "more than " : "") + lines.length.toLocaleString();
     shown.append(
       h2(`${count} ${lines.length === 1 ? "record" : "records"}`),
-      ...preview(first, writable).filter(Boolean),
+      ...preview(first, properties).filter(Boolean),
     );
   };
   const submit = async () => {
@@ -226,13 +233,13 @@ function cell(value) {
     : typeof value === "object"
     ? JSON.stringify(value)
     : String(value);
-  const safe = typeof value === "string" && /^[=+\-@\t\r]/.test(text)
+  const safe = typeof value === "string" && computed.test(text)
     ? `'${text}`
     : text;
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
-/** Saves the records of this page as CSV, or all that match as NDJSON. */
+/** Saves the records of this page as CSV, or all that match as NDJSON, in the order in which they can be imported. */
 export async function exportRecords(view, type) {
   const { url, response: { body } } = view;
   const base = pathOf(url).replace(/.*\//, "");
@@ -244,7 +251,9 @@ export async function exportRecords(view, type) {
       [names, ...rows].map((row) => `${row.join(",")}\r\n`).join(""),
     );
   }
-  const all = { limit: undefined, per_page: undefined };
+  const all = Object.fromEntries(
+    ["limit", "per_page", "sortby", "order"].map((each) => [each, undefined]),
+  );
   const response = await send("GET", withParameters(url, all), {
     fields: { Accept: "application/x-ndjson" },
   });
