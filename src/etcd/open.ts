@@ -17,6 +17,7 @@ import { encodeSnapshot, freezeTables } from "../store/log/snapshot.ts";
 import { FolderScan, type FolderScanOptions } from "../store/recovery/scan.ts";
 import { EtcdClient, Lease } from "./client.ts";
 import {
+  copyKey,
   keyOf,
   load,
   nameForm,
@@ -127,25 +128,31 @@ export async function copyToEtcd(
   const client = new EtcdClient(etcd);
   const head = `${seq} ${randomName(realFolder)}`;
   const key = keyOf("snapshot", seq);
-  const slices = await readHead(client) === ""
-    ? encodeSnapshot(realFolder, {
-      store: head,
-      generation: 0,
-      seq,
-      tables: freezeTables(tables),
-    })
-    : [];
+  if (await readHead(client) !== "") throw notEmpty(etcd);
+  await client.put(copyKey, head);
+  const slices = encodeSnapshot(realFolder, {
+    store: head,
+    generation: 0,
+    seq,
+    tables: freezeTables(tables),
+  });
   const { value } = await putParts(client, key, slices);
   const { isDone, found: [found] } = await client.transact(["head", ""], [
     { keys: [key], value },
     { keys: ["head"], value: head },
+    { keys: [copyKey] },
     ...secret ? [{ keys: ["secret"] as const, value: secret }] : [],
   ]);
   // The answer to an earlier attempt may have been lost.
   if (isDone || textOf(found) === head) return;
-  throw new StoreError(
+  throw notEmpty(etcd);
+}
+
+function notEmpty({ prefix }: EtcdOptions): StoreError {
+  return new StoreError(
     "not-empty",
-    `Cannot copy: there is a store in etcd under ${etcd.prefix}`,
+    `Cannot copy: there is a store in etcd under ${prefix}. Name another prefix, or ` +
+      `stop its servers and delete it with "etcdctl del --prefix ${prefix}"`,
   );
 }
 

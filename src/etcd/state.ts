@@ -10,6 +10,8 @@
  * - `parts/SEQ/NAME/N`: the rest of a file that is too long for one value. Only
  *   its last part is shorter than the others.
  * - `snapshot-lock`: who writes a snapshot.
+ * - `copy`: there while a store is copied to where none is, and no server may begin
+ *   an empty one.
  * - `servers/ID`: a server that is there, under a lease.
  * - `secret`, which signs tokens, and `incarnation`, a random name of this store.
  *
@@ -102,6 +104,9 @@ export async function readHead(client: EtcdClient): Promise<string> {
   throw foreignValue("head");
 }
 
+/** The key that is there while a store is copied. */
+export const copyKey = "copy";
+
 /** The form of the names that servers give themselves. */
 export const nameForm = /^[\da-f]{16}$/;
 
@@ -166,6 +171,13 @@ export async function load(
     loaded.snapshotBytes = scan.size;
   }
   const head = await readHead(client);
+  if (head === "" && (await client.get([copyKey])).length > 0) {
+    throw new StoreError(
+      "damaged",
+      "Cannot open the store in etcd: a copy to it is not finished. Wait for its end, or " +
+        'if it was interrupted, run "zoo-api copy" again',
+    );
+  }
   for await (const batch of readLog(client, loaded.head, head)) {
     applyBatch(loaded, batch, apply);
   }

@@ -891,6 +891,33 @@ test("a snapshot that fills etcd is written, and its lock released", async (t) =
   assert.deepEqual(namesIn(await open(t, etcd)), ["Berlin", "Vienna"]);
 });
 
+test("where a copy was interrupted no server begins an empty store, and the copy can be repeated", async (t) => {
+  const gateway = new Gateway();
+  const etcd = await gateway.listen(t);
+  const options = { files: realFiles, tables: [] };
+  const source = await scanEtcd(etcd, options);
+  source.tables = new Tables([{ name: "zoos" }]);
+  getOrCreateTable(source.tables, "zoos").load({ id: 1, name: "Berlin" }, 1);
+  source.seq = 1;
+  const timeoutMs = 1000;
+  gateway.faultOf = (path) => path === "kv/txn" ? "silent" : undefined;
+  await assert.rejects(copyToEtcd(source, undefined, { ...etcd, timeoutMs }));
+  gateway.faultOf = () => undefined;
+  const refusal = {
+    code: "damaged",
+    message: /a copy to it is not finished.*run "zoo-api copy" again/,
+  };
+  await assert.rejects(open(t, etcd), refusal);
+  await assert.rejects(scanEtcd(etcd, options), refusal);
+  await copyToEtcd(source, undefined, etcd);
+  assert.ok(!gateway.keys.includes("copy"));
+  assert.deepEqual(namesIn(await open(t, etcd)), ["Berlin"]);
+  await assert.rejects(copyToEtcd(source, undefined, etcd), {
+    code: "not-empty",
+    message: /Name another prefix, or stop its servers and delete it with/,
+  });
+});
+
 test("a copy that fills etcd is complete", async (t) => {
   const gateway = new Gateway();
   const etcd = await gateway.listen(t);
