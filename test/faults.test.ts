@@ -200,6 +200,29 @@ test(
   },
 );
 
+test(
+  "on a full disk whoever must delete records gets a new password",
+  { skip: noMount },
+  async () => {
+    const disk = await temporaryFolder();
+    execFileSync("mount", ["-t", "tmpfs", "-o", "size=3m", "tmpfs", disk]);
+    try {
+      const place = ["--data-dir", join(disk, "store")];
+      const input = `${adminPassword}\n`;
+      const user = (...words: string[]) =>
+        runHere(["user", ...words, ...place], { input });
+      assert.equal((await user("add", "ada")).code, 0);
+      const filler = Buffer.alloc(1 << 22);
+      await assert.rejects(writeFile(join(disk, "filler"), filler));
+      const { code, stderr } = await user("password", "ada");
+      assert.equal(code, 0, stderr);
+    } finally {
+      execFileSync("umount", ["-l", disk]);
+      await removeFolder(disk);
+    }
+  },
+);
+
 async function fill(server: Server, token: string): Promise<void> {
   const website = `https://example.org/${"x".repeat(1900)}`;
   const post = () =>
