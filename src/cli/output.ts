@@ -85,15 +85,19 @@ export function reportTasks(tables: Store["tables"]): void {
 function describeState(
   { id, type, imported, deleted, server }: Task,
 ): string {
+  const [other, own] = type === "import"
+    ? ["deletions", "imports"]
+    : ["imports", "deletions"];
+  const cancel =
+    `with FEATURES that have ${other} but not ${own}, it waits, and DELETE /v1/tasks/${id} cancels it`;
   if (type === "import") {
     const next = server === undefined
-      ? "the next import into this store first finishes it, or a start of its server, unless it has users"
+      ? `the next import into this store first finishes it, or a start of its server, unless it has users; ${cancel}`
       : "its server finishes it, or if it was a command, the next import from the same data folder within a minute; after that, a running server ends it as it is";
     return `${imported} records are in, perhaps without some of their references; ${next}; in a copy, which lacks its lines, it fails`;
   }
   const next = server === undefined
-    ? "the next start of the server resumes it, or with " +
-      `FEATURES that have imports but not deletions, it waits, and DELETE /v1/tasks/${id} cancels it`
+    ? `the next start of the server resumes it, or ${cancel}`
     : "a running server finishes it, within a minute after its own one has ended, or in a copy the next start";
   return `${deleted} records are deleted; ${next}`;
 }

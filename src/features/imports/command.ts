@@ -283,15 +283,22 @@ async function report(task: Task): Promise<number> {
   }
   await print(`imported ${imported} ${names}, rejected ${rejected}\n`);
   if (status === "succeeded") return errors.length === 0 ? 0 : 1;
-  const next = server !== undefined // shared by several
-    ? "the next import from this data folder finishes it if it begins within a minute; after that, a running server ends it"
+  const [next, paused = ""] = server !== undefined // shared by several
+    ? [
+      "the next import from this data folder finishes it if it begins within a minute; after that, a running server ends it",
+    ]
     : names.includes("users")
-    ? "the next import finishes it, but no start of the server, which accepts no hashes"
-    : "the next start of the server, or the next import, finishes it";
+    ? [
+      "the next import finishes it, but no start of the server, which accepts no hashes",
+    ]
+    : [
+      "the next start of the server, or the next import, finishes it",
+      ", after a start with FEATURES that have deletions but not imports, which lets it wait",
+    ];
   throw new CommandError(
     `the import did not finish: ${
       failure ??
-        `${next}; to repeat it would import it twice, and DELETE /v1/tasks/${id} cancels the rest`
+        `${next}; to repeat it would import it twice, and DELETE /v1/tasks/${id} cancels the rest${paused}`
     }`,
   );
 }
