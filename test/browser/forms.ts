@@ -319,7 +319,7 @@ describe("each form is sent once", () => {
   });
 
   test("a table in another order can be imported as it was exported, as CSV too", async () => {
-    const texts = ["+41 44 2", "'-1", "@b", "'quoted'", "=A1"];
+    const texts = ["+41 44 2", "'-1", "''=B", "@b", "'quoted'", "=A1"];
     for (const text of texts) {
       const json = { name: text, label: text };
       const { status } = await server.request("POST", "/v1/things", {
@@ -372,14 +372,63 @@ describe("each form is sent once", () => {
     assert.deepEqual(contents(after), contents(before));
   });
 
+  test("of a CSV nothing is cut or rounded without a word, and a rejected row is named", async () => {
+    const file = join(folder, "odd.csv");
+    const choose = async (content: string | Buffer) => {
+      await open("/v1/things#import");
+      await writeFile(file, content);
+      await browser.choose("#file", file);
+    };
+    const refused: [string | Buffer, RegExp][] = [
+      ["name\nSmith, John\n", /Row 2 has “ John” in a column .*quotation/],
+      ["name,label,price\na,b,1,5\n", /Row 2 has “5”/],
+      ["name,,label\na,b,c\n", /Row 2 has “b”/],
+      ["name,label,name\na,b,c\n", /names name twice/],
+      [Buffer.from("name,label\nZürich,a\n", "latin1"), /not in UTF-8/],
+    ];
+    for (const [content, message] of refused) {
+      await choose(content);
+      const sent = await countRequests();
+      await browser.until("document.querySelector('#editing .wrong')");
+      assert.match(await browser.text("#editing"), message);
+      await browser.click(".bar .primary");
+      await browser.until(
+        "/Choose a file first/.test(document.querySelector('#editing').innerText)",
+      );
+      assert.equal(await sent("POST"), 0);
+    }
+    const { body } = await server.request("GET", "/v1/things?sortby=id");
+    const last = Number(body.at(-1)?.["id"]);
+    await choose(
+      "\ufeffid;name;label;price;;\r\n" +
+        `${last + 3};Third;"two\r\nlines";12345678901234567;;\r\n\r\n` +
+        `${last + 1};First;a;1e400;;\r\n${last + 2};Second;"b;c";1.5;;\r\n`,
+    );
+    await browser.until("document.querySelector('#preview table')");
+    await browser.click(".bar .primary");
+    await browser.shown(
+      "/succeeded/.test(document.querySelector('#record')?.innerText)",
+    );
+    const shown = await browser.text("#main");
+    assert.match(shown, /Rejected rows[^]*Row 4[^]*price[^]*Row 2[^]*price/);
+    const { body: added } = await server.request(
+      "GET",
+      `/v1/things?id:gt=${last}&sortby=id`,
+    );
+    assert.deepEqual(
+      added.map(({ name, label, price }) => [name, label, price]),
+      [["Second", "b;c", 1.5]],
+    );
+  });
+
   test("a file that is chosen is imported, even while it is being read", async () => {
     await open("/v1/makers#import");
     const sent = await countRequests();
     await browser.evaluate(`(() => {
-      const { text } = Blob.prototype;
-      Blob.prototype.text = async function () {
+      const { arrayBuffer } = Blob.prototype;
+      Blob.prototype.arrayBuffer = async function () {
         await new Promise((resolve) => window.read = resolve);
-        return text.call(this);
+        return arrayBuffer.call(this);
       };
     })()`);
     const file = join(folder, "slow.ndjson");

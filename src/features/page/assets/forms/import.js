@@ -41,10 +41,18 @@ const maxShownLines = 5;
 /** How much of a large NDJSON file is read for its preview; it is sent as a stream. */
 const maxReadBytes = 5_000_000;
 
+/** Returns bytes as text; undefined if they are not UTF-8 and must be. */
+function decode(bytes, fatal) {
+  try {
+    return new TextDecoder("utf-8", { fatal }).decode(bytes);
+  } catch {
+    return undefined;
+  }
+}
+
 /** Parses CSV (RFC 4180) with commas, semicolons or tabs: whichever the first line has most of. @returns {string[][]} */
 function parseCsv(text) {
-  const body = text.replace(/^\ufeff/, "");
-  const [head = ""] = body.split(/\r?\n/, 1);
+  const [head = ""] = text.split(/\r?\n/, 1);
   const count = (separator) => head.split(separator).length;
   const [separator] = [",", ";", "\t"]
     .toSorted((one, other) => count(other) - count(one));
@@ -54,16 +62,33 @@ function parseCsv(text) {
   );
   /** @type {string[][]} */
   const rows = [[]];
-  for (const [, quoted = "", rest, end] of body.matchAll(cells)) {
+  for (const [, quoted = "", rest, end] of text.matchAll(cells)) {
     const value = quoted.replace(/^"|"$/g, "").replaceAll('""', '"') + rest;
     rows.at(-1)?.push(value);
     if (end !== separator) rows.push([]);
   }
-  return rows.filter((row) => row.length > 1 || row[0]);
+  return rows;
+}
+
+/** Why rows of CSV cannot be turned into records, as a sentence; an empty text if they can. @param {string[][]} table */
+function faultOfCsv(table) {
+  const [head = [], ...rows] = table;
+  const names = head.map((each) => each.trim());
+  const twice = names.find((name, at) => name && names.indexOf(name) < at);
+  if (twice) return `The first row names ${twice} twice: remove a column.`;
+  for (const [at, row] of rows.entries()) {
+    const extra = row.find((text, column) => text && !names[column]);
+    if (extra) {
+      return `Row ${
+        at + 2
+      } has “${extra}” in a column that the first row does not name: name it, or put texts and numbers with a comma in quotation marks.`;
+    }
+  }
+  return "";
 }
 
 /** What a text begins with that a spreadsheet would compute; an apostrophe before it, as {@linkcode cell} writes it, stays when that is read again. */
-const computed = /^'?[=+\-@\t\r]/;
+const computed = /^'*[=+\-@\t\r]/;
 
 /** Returns the value of a cell by the schema of its column; a text that is not one stays, for the server to refuse. */
 function valueOfCell(text, schema = {}) {
@@ -72,7 +97,13 @@ function valueOfCell(text, schema = {}) {
     return isText && !schema.minLength ? "" : undefined;
   }
   if (isNumeric(schema)) {
-    return /^-?\d+(?:\.\d+)?(?:e[+-]?\d+)?$/i.test(text) ? Number(text) : text;
+    const number = /^-?\d+(?:\.\d+)?(?:e[+-]?\d+)?$/i.test(text)
+      ? Number(text)
+      : NaN;
+    const isExact = /^-?\d+$/.test(text)
+      ? Number.isSafeInteger(number)
+      : Number.isFinite(number);
+    return isExact ? number : text;
   }
   if (typesOf(schema).includes("boolean") && /^(?:true|false)$/i.test(text)) {
     return /^t/i.test(text);
@@ -81,17 +112,19 @@ function valueOfCell(text, schema = {}) {
   return text.startsWith("'") && computed.test(rest) ? rest : text;
 }
 
-/** Turns CSV, whose first line names properties, into records, in ascending order of their ids if they have some, as an import demands. */
+/** Turns CSV, whose first row names properties, into records with the numbers of their rows, in ascending order of their ids if they have some, as an import demands. */
 function recordsOf(rows, properties) {
-  const [names = [], ...others] = rows;
-  return others.map((row) =>
-    Object.fromEntries(
-      names.map((name, at) => /** @type {[string, any]} */ ([
-        name.trim(),
-        valueOfCell(row[at] ?? "", properties[name.trim()]),
-      ])).filter(([name, value]) => name && value !== undefined),
-    )
-  ).toSorted((one, other) => (one.id ?? 0) - (other.id ?? 0));
+  const names = rows[0]?.map((name) => name.trim()) ?? [];
+  return rows.map((row, at) => {
+    const values = row.map((text, column) => [
+      names[column],
+      valueOfCell(text, properties[names[column]]),
+    ]).filter(([name, value]) => name && value !== undefined);
+    return { row: at + 1, record: Object.fromEntries(values) };
+  }).slice(1).filter(({ row }) => rows[row - 1].some(Boolean))
+    .toSorted(({ record: one }, { record: other }) =>
+      (one.id ?? 0) - (other.id ?? 0)
+    );
 }
 
 function preview(records, properties) {
@@ -122,7 +155,7 @@ export async function importForm(url, back) {
   });
   const error = div.near({ role: "alert" });
   const shown = div.stack({ id: "preview", "aria-live": "polite" });
-  /** @type {{file: File, key: string, lines: number} | undefined} */
+  /** @type {{file: File, key: string, lines: {total: number, rows?: number[]}} | undefined} */
   let chosen;
   let reading = Promise.resolve();
   const read = async () => {
@@ -133,12 +166,22 @@ export async function importForm(url, back) {
     if (!file) return;
     const isCsv = /\.(?:csv|tsv)$/i.test(file.name);
     const isPart = !isCsv && file.size > maxReadBytes;
-    const text = await (isPart ? file.slice(0, maxReadBytes) : file).text();
+    const bytes = await (isPart ? file.slice(0, maxReadBytes) : file)
+      .arrayBuffer();
     if (file !== input.files[0]) return; // another one was chosen meanwhile
+    const text = decode(bytes, !isPart);
+    const refuse = (fault) => error.replaceChildren(p.wrong(fault));
+    if (text === undefined) {
+      return refuse(
+        "This file is not in UTF-8: save it as such. Excel calls that “CSV UTF-8”.",
+      );
+    }
+    const table = isCsv ? parseCsv(text) : [];
+    const fault = faultOfCsv(table);
+    if (fault) return refuse(fault);
+    const records = recordsOf(table, properties);
     const lines = isCsv
-      ? recordsOf(parseCsv(text), properties).map((each) =>
-        JSON.stringify(each)
-      )
+      ? records.map(({ record }) => JSON.stringify(record))
       : text.split("\n").filter((line) => line.trim());
     const first = lines.slice(0, maxShownLines)
       .map((each) => parse(each) ?? {});
@@ -147,7 +190,14 @@ export async function importForm(url, back) {
       : file;
     // The last line of a part is cut, and how many there are is not known.
     if (isPart) lines.pop();
-    chosen = { file: body, key: newKey(), lines: isPart ? 0 : lines.length };
+    chosen = {
+      file: body,
+      key: newKey(),
+      lines: {
+        total: isPart ? 0 : lines.length,
+        ...(isCsv && { rows: records.map(({ row }) => row) }),
+      },
+    };
     const count = (isPart ? "more than " : "") + lines.length.toLocaleString();
     shown.append(
       h2(`${count} ${lines.length === 1 ? "record" : "records"}`),
@@ -198,7 +248,8 @@ export async function importForm(url, back) {
 /** The progress of an import, and the lines that were rejected. */
 export function taskView(task) {
   const { status, lines = 0, errors = [], rejected = 0 } = task;
-  const total = stored(`lines ${pathOf(local(task.url) ?? location.href)}`);
+  const key = `lines ${pathOf(local(task.url) ?? location.href)}`;
+  const { total = 0, rows } = stored(key) ?? {};
   const isDone = /^(?:succeeded|failed)$/.test(status);
   const words = task.type === "deletion"
     ? `${task.deleted} of ${task.matched ?? task.deleted} deleted`
@@ -214,9 +265,9 @@ export function taskView(task) {
       }),
     rejected > 0 && Array.isArray(errors) && errors.length > 0 &&
       div.near(
-        h2("Rejected lines"),
+        h2(`Rejected ${rows ? "rows" : "lines"}`),
         dl.fields.near(errors.map(({ line, error, errors: all = [] }) => [
-          dt(`Line ${line}`),
+          dt(rows ? `Row ${rows[line - 1]}` : `Line ${line}`),
           dd(
             [error, ...all.map(({ field, message }) => `${field} ${message}`)]
               .filter(Boolean).join(" "),
@@ -248,7 +299,8 @@ export async function exportRecords(view, type) {
     const rows = body.map((record) => names.map((name) => cell(record[name])));
     return save(
       `${base}.csv`,
-      [names, ...rows].map((row) => `${row.join(",")}\r\n`).join(""),
+      // With a byte-order mark, as Excel takes CSV without one for another encoding.
+      "\ufeff" + [names, ...rows].map((row) => `${row.join(",")}\r\n`).join(""),
     );
   }
   const all = Object.fromEntries(
