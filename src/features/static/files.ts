@@ -92,9 +92,13 @@ async function look(root: string, file: string): Promise<Found | undefined> {
   }
 }
 
-/** Returns a weak entity tag: a file may change twice within its time's precision (RFC 9110 section 8.8.1). */
-export function entityTagOf({ size, mtimeNs, ino }: BigIntStats): string {
-  const parts = [size, mtimeNs, ino].map((each) => each.toString(36));
+/**
+ * Returns a weak entity tag: a file may change twice within its time's precision
+ * (RFC 9110 section 8.8.1). It has the time of the change, as builds and archives set
+ * that of the content.
+ */
+export function entityTagOf({ size, ctimeNs, ino }: BigIntStats): string {
+  const parts = [size, ctimeNs, ino].map((each) => each.toString(36));
   return `W/"${parts.join("-")}"`;
 }
 

@@ -7,8 +7,10 @@ import {
   mkdir,
   open,
   readFile,
+  stat,
   symlink,
   truncate,
+  utimes,
   writeFile,
 } from "node:fs/promises";
 import { connect } from "node:net";
@@ -76,6 +78,26 @@ async function raw(target: string, method = "GET"): Promise<string> {
 }
 
 describe("files", () => {
+  test("of the same length and time are new ones if they were written again, as by an archive of a build", async () => {
+    const file = join(folder, "public", "built.html");
+    const time = new Date("1985-10-26T08:15:00Z");
+    const build = async (text: string) => {
+      await writeFile(file, text);
+      await utimes(file, time, time);
+      return (await stat(file, { bigint: true })).ctimeNs;
+    };
+    const before = await build("index-AbCd1234.js");
+    const first = await get("/built.html");
+    assert.equal(await first.text(), "index-AbCd1234.js");
+    const etag = first.headers.get("etag") ?? "";
+    while (await build("index-EfGh5678.js") === before); // within the precision of the time
+    const next = await get("/built.html", {
+      headers: { "if-none-match": etag },
+    });
+    assert.equal(next.status, 200);
+    assert.equal(await next.text(), "index-EfGh5678.js");
+  });
+
   test("have types by their names, tags, and no ranges", async () => {
     const response = await get("/app.js");
     assert.equal(response.status, 200);
