@@ -73,9 +73,10 @@ function parseDeletion(
       `The filter "${empty.property.name}:${empty.operator}" of a deletion must have a text: with none it fits nearly all ${collection.name}.`,
     );
   }
-  const padded = filters.find(([name, value]) =>
-    /:(?:contains|starts)$/.test(name) && value !== value.trim()
-  );
+  const padded = filters.find(([name, value]) => {
+    const compared = foldText(`|${value}|`).slice(1, -1); // with its spaces
+    return /:(?:contains|starts)$/.test(name) && compared !== compared.trim();
+  });
   if (padded) {
     throw new ApiError(
       40004,

@@ -292,7 +292,8 @@ function keyOf({ headers }: RequestContext): string | undefined {
 const parameters = [{
   name: "Idempotency-Key",
   in: "header",
-  description: "A request repeated within a day is sent the first response",
+  description:
+    "A request that the same user repeats within a day is sent the first response",
   schema: { type: "string" },
 }];
 
