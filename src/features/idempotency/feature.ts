@@ -293,7 +293,7 @@ const parameters = [{
   name: "Idempotency-Key",
   in: "header",
   description:
-    "A request that the same user repeats within a day is sent the first response",
+    "A user's request repeated within a day gets the first response",
   schema: { type: "string" },
 }];
 
