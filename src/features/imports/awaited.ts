@@ -359,25 +359,41 @@ function planRejection(
     }
   }
   const changes = [...all.values()].reverse(); // those that require another one first
-  const deleted = changes.filter(({ isDeleted }) => isDeleted);
-  const others = deleted.slice(0, -1)
-    .map(({ of: { singular }, document: { id } }) => `${singular} ${id}`);
+  // Of the record itself the line is told, and if it stays, it is stored so.
+  const others = changes.filter(({ document: { id }, of }) =>
+    id !== document.id || of !== collection
+  );
   return {
     mutations: changes.flatMap(({ of, document: each, isDeleted }) => {
       if (isDeleted) return [deletionOf(of, each)];
-      if (each === document) return []; // it is stored so
-      const updated_at = records.timestamp(each["updated_at"]);
-      return [["put", of.name, { ...each, updated_at }]];
+      // With its time, by which it is known to await more.
+      return each === document ? [] : [["put", of.name, each]];
     }),
-    errors: others.length === 0 ? errors : [...errors, {
-      field: "",
-      code: "reference",
-      message: `Rejected with it, as they refer to it: ${
-        others.reverse().slice(0, 10).join(", ")
-      }${others.length > 10 ? ` and ${others.length - 10} more` : ""}.`,
-    }],
-    rejected: deleted.length,
+    errors: [
+      ...errors,
+      ...consequenceError(
+        "Rejected with it, as they refer to it",
+        others.filter(({ isDeleted }) => isDeleted),
+      ),
+      ...consequenceError(
+        "Stays, but without its reference to it",
+        others.filter(({ isDeleted }) => !isDeleted),
+      ),
+    ],
+    rejected: changes.filter(({ isDeleted }) => isDeleted).length,
   };
+}
+
+/** Returns an error that names records, the last one first; none without any. */
+function consequenceError(title: string, records: readonly Consequence[]) {
+  if (records.length === 0) return [];
+  const names = records.map(({ of: { singular }, document: { id } }) =>
+    `${singular} ${id}`
+  ).reverse();
+  const rest = names.splice(10).length;
+  const more = rest > 0 ? ` and ${rest} more` : "";
+  const message = `${title}: ${names.join(", ")}${more}.`;
+  return [{ field: "", code: "reference" as const, message }];
 }
 
 /** Returns the errors of a record that is rejected; a check that fails cannot judge it. */

@@ -153,6 +153,60 @@ test("rings and links in several files: a ring that leads nowhere goes with its 
   assert.deepEqual(fromLines(exported.stdout).map(({ id }) => id), [2]);
 });
 
+test("a record that stays without a rejected one is named, and keeps what else it awaits", async () => {
+  const api = join(own, "nodes.mjs");
+  await writeFile(
+    api,
+    `export default ({ collection, optional, reference, string }) => {
+      const access = { read: "anyone", write: "keeper", delete: "keeper" };
+      return { collections: [collection({
+        name: "nodes", singular: "node", access,
+        properties: {
+          name: string({ maxLength: 20 }),
+          parent_id: optional(reference("nodes", { as: "children" })),
+          other_id: optional(reference("nodes", { as: "others" })),
+        },
+      }), collection({
+        name: "items", singular: "item", access,
+        properties: { node_id: reference("nodes") },
+      })] };
+    };`,
+  );
+  const node = (id: number, parent_id: number | null, other_id?: number) => ({
+    id,
+    name: "a",
+    parent_id,
+    other_id,
+    created_at: "2020-01-01T00:00:00.000Z",
+    updated_at: "2021-01-01T00:00:00.000Z",
+  });
+  const [nodes, items] = [join(own, "nodes"), join(own, "items")];
+  await writeFile(
+    nodes,
+    toLines([node(1, 900), node(2, 1, 3), node(3, null), node(4, 1)]),
+  );
+  await writeFile(items, toLines([{ id: 1, node_id: 2 }]));
+  const place = ["--data-dir", join(own, "nodes-store"), "--collections", api];
+  const { code, stdout, stderr } = await runHere(
+    ["import", "nodes", nodes, "items", items, ...place],
+  );
+  assert.equal(code, 1);
+  assert.equal(stdout, "imported 3 nodes, items, rejected 2\n");
+  assert.match(
+    stderr,
+    /^nodes line 1: "parent_id" is 900, .* Rejected with it, as they refer to it: node 4\. Stays, but without its reference to it: node 2\.\n/,
+  );
+  const exported = await runHere(["export", "nodes", ...place]);
+  const found = fromLines(exported.stdout);
+  assert.deepEqual(
+    found.map(({ id, parent_id, other_id }) => [id, parent_id, other_id]),
+    [[2, null, 3], [3, null, null]],
+  );
+  for (const { updated_at } of found) {
+    assert.equal(updated_at, "2021-01-01T00:00:00.000Z");
+  }
+});
+
 test("a chain that leads nowhere is rejected, however long", async (t) => {
   const { ids, ...app } = await startRings(t);
   const { token } = app;
