@@ -292,8 +292,7 @@ function keyOf({ headers }: RequestContext): string | undefined {
 const parameters = [{
   name: "Idempotency-Key",
   in: "header",
-  description:
-    "A user's request repeated within a day gets the first response",
+  description: "A user's request repeated within a day gets the first response",
   schema: { type: "string" },
 }];
 

@@ -8,7 +8,7 @@ import { addAbortSignal } from "node:stream";
 import type { CommandSettings } from "../../api/feature.ts";
 import { recordsOf } from "../../api/records/local.ts";
 import { awaitedTable } from "../../api/own-tables.ts";
-import { tasks } from "../../api/tasks/tasks.ts";
+import { isOwnTask, isUnfinished, tasks } from "../../api/tasks/tasks.ts";
 import { usersWithHashes } from "../../api/records/imported.ts";
 import type { Records } from "../../api/records/records.ts";
 import { tablesOf } from "../../api/routes.ts";
@@ -26,7 +26,13 @@ import {
 } from "../../cli/output.ts";
 import { errorText } from "../../store/error.ts";
 import { storeFiles } from "./requests.ts";
-import { findTask, type ImportContext, partsOf, type Task } from "./task.ts";
+import {
+  findTask,
+  type ImportContext,
+  partsOf,
+  type Task,
+  unfinishedTasks,
+} from "./task.ts";
 import { createWorker } from "./worker.ts";
 
 /** A file to import. */
@@ -42,7 +48,8 @@ interface Source {
  * resumes the import, except one of users: hashes are accepted only here, never
  * over HTTP.
  *
- * @returns the exit code: 0 if all lines were imported, 1 if some were rejected
+ * @returns the exit code: 0 if all lines were imported, 1 if some were rejected, also
+ * of an earlier import that is finished now
  * @throws {UsageError} on an unknown collection, or without a file
  */
 export async function importCommand(
@@ -85,9 +92,16 @@ export async function importCommand(
       now: Date.now,
       log,
     };
-    return await report(
-      await importFiles(context, requiredFirst(sources, importable)),
-    );
+    const earlier = unfinishedTasks(context)
+      .filter((task) => isOwnTask(context, task));
+    const task = await importFiles(context, requiredFirst(sources, importable));
+    let code = 0;
+    for (const { id } of earlier) {
+      const ended = findTask(context, id);
+      if (ended === undefined || isUnfinished(ended)) continue;
+      code = Math.max(code, await report(ended, `task ${id}, resumed: `));
+    }
+    return Math.max(code, await report(task));
   } finally {
     await store.close();
   }
@@ -142,6 +156,12 @@ async function sourcesIn(
     throw new UsageError("import: name files or --from, not both");
   }
   const files = await readdir(folder);
+  const part = files.find((file) => file.endsWith(".ndjson.part"));
+  if (part !== undefined) {
+    throw new CommandError(
+      `${folder}/${part} is what is left of an export that was interrupted: export again, or remove it`,
+    );
+  }
   const sources = files.filter((file) => file.endsWith(".ndjson")).sort()
     .map((file) => ({
       collection: file.slice(0, -".ndjson".length),
@@ -156,6 +176,16 @@ async function sourcesIn(
       `${folder}/${collection}.ndjson is of no collection of this API: one of ${
         names.join(", ")
       }`,
+    );
+  }
+  const lacking = names.filter((name) =>
+    name !== "users" && !sources.some(({ collection }) => collection === name)
+  );
+  if (lacking.length > 0) {
+    printError(
+      `zoo-api: ${folder} has no file of ${
+        lacking.join(", ")
+      }: nothing of that is imported`,
     );
   }
   return sources;
@@ -264,14 +294,14 @@ async function* readInput(
   }
 }
 
-/** Prints the result of an import and returns the exit code. */
-async function report(task: Task): Promise<number> {
+/** Prints the result of an import, after the name of an earlier one, and returns the exit code. */
+async function report(task: Task, name = ""): Promise<number> {
   const { id, status, failure, imported, rejected, errors, server } = task;
   const names = partsOf(task).map(({ collection }) => collection).join(", ");
   for (const { collection, line, errors: found } of errors) {
     const messages = found.map(({ message }) => message).join(" ");
     const place = collection === undefined ? "" : `${collection} `;
-    printError(`${place}line ${line}: ${messages}`);
+    printError(`${name}${place}line ${line}: ${messages}`);
   }
   if (rejected > errors.length) {
     printError("only the first rejected lines are listed");
@@ -281,7 +311,7 @@ async function report(task: Task): Promise<number> {
       "private records of the users who were rejected have no owner: to keep the owners, import into a store without users",
     );
   }
-  await print(`imported ${imported} ${names}, rejected ${rejected}\n`);
+  await print(`${name}imported ${imported} ${names}, rejected ${rejected}\n`);
   if (status === "succeeded") return errors.length === 0 ? 0 : 1;
   const [next, paused = ""] = server !== undefined // shared by several
     ? [
@@ -295,10 +325,11 @@ async function report(task: Task): Promise<number> {
       "the next start of the server, or the next import, finishes it",
       ", after a start with FEATURES that have deletions but not imports, which lets it wait",
     ];
-  throw new CommandError(
-    `the import did not finish: ${
+  printError(
+    `zoo-api: ${name}the import did not finish: ${
       failure ??
         `${next}; to repeat it would import it twice, and DELETE /v1/tasks/${id} cancels the rest${paused}`
     }`,
   );
+  return 1;
 }

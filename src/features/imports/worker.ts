@@ -382,6 +382,9 @@ async function finishTask(
   const settled = findTask(context, task.id) ?? task;
   const reason = failure ?? tooManyRejected(settled);
   await saveTask(context, finished(context, settled, reason));
+  const { id, collection, imported, rejected } = settled;
+  const fields = { task: id, collection, imported, rejected };
+  context.log("info", "finished an import", { ...fields, failure: reason });
   await removeBodies(context, partsOf(task));
 }
 

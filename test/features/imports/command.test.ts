@@ -3,7 +3,7 @@
 import { strict as assert } from "node:assert";
 import { execFile, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { readdir, writeFile } from "node:fs/promises";
+import { mkdir, readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import { after, before, test } from "node:test";
@@ -215,7 +215,10 @@ test("import also resumes the imports of a killed server", async () => {
   assert.equal(await server.ended, null);
   const result = await command(["import", "zoos", "-"], toLines([zoo]));
   assert.equal(result.code, 0, result.stderr);
-  assert.equal(result.stdout, "imported 1 zoos, rejected 0\n");
+  assert.match(
+    result.stdout,
+    /^task \d, resumed: imported 2000 animals, rejected 0\nimported 1 zoos, rejected 0\n$/,
+  );
   const { stdout } = await command(["export", "animals"]);
   const left = fromLines(stdout).filter(({ name }) => name === "Left");
   assert.equal(left.length, 2000);
@@ -230,9 +233,10 @@ async function interrupted(
   name: string,
   text: string,
   lines: unknown[],
+  title = `interrupted-${name}-${signal}`,
 ) {
-  const place = ["--data-dir", join(own, `interrupted-${name}-${signal}`)];
-  const file = join(own, `interrupted-${name}.jsonl`);
+  const place = ["--data-dir", join(own, title)];
+  const file = join(own, `${title}.jsonl`);
   await writeFile(file, toLines(lines));
   const result = await runNode([
     ...signalBeforeWrite(signal, text),
@@ -331,6 +335,70 @@ test(
     await next.stop();
   },
 );
+
+test("an import that finishes an earlier one tells of its lines too, and so does the log of a server", async () => {
+  const lines = Array.from(
+    { length: lineCount },
+    (_, at) => at === lineCount - 1 ? { ...zoo, name: 5 } : zoo,
+  );
+  for (const signal of ["SIGINT", "SIGHUP"] as const) {
+    const { place } = await interrupted(
+      signal,
+      "zoos",
+      '"id":1000,"name"',
+      lines,
+      `earlier-${signal}`,
+    );
+    if (signal === "SIGINT") {
+      const next = await runHere(["import", "animals", "-", ...place], {
+        input: "",
+      });
+      assert.equal(next.code, 1, next.stderr);
+      assert.equal(
+        next.stdout,
+        `task 1, resumed: imported ${lineCount - 1} zoos, rejected 1\n` +
+          "imported 0 animals, rejected 0\n",
+      );
+      assert.match(
+        next.stderr,
+        RegExp(`^task 1, resumed: line ${lineCount}: "name" is a number`, "m"),
+      );
+      continue;
+    }
+    const [, folder = ""] = place;
+    const server = await startHere({ folder });
+    while (!/"finished an import"/.test(server.output())) await wait(5);
+    assert.match(
+      server.output(),
+      RegExp(`"imported":${lineCount - 1},"rejected":1`),
+    );
+    await server.stop();
+  }
+});
+
+test("a folder that lacks a file of an export, or has a part of one, is not taken for a whole export", async () => {
+  const files = join(own, "files");
+  await mkdir(files);
+  await writeFile(join(files, "zoos.ndjson"), toLines([zoo]));
+  const place = ["--data-dir", join(own, "of-files")];
+  const words = ["import", "--from", files, ...place];
+  const part = join(files, "animals.ndjson.part");
+  await writeFile(part, '{"half a li');
+  const refused = await runHere(words);
+  assert.equal(refused.code, 1);
+  assert.equal(
+    refused.stderr,
+    `zoo-api: ${part} is what is left of an export that was interrupted: export again, or remove it\n`,
+  );
+  await rm(part);
+  const { code, stdout, stderr } = await runHere(words);
+  assert.equal(code, 0);
+  assert.equal(stdout, "imported 1 zoos, rejected 0\n");
+  assert.equal(
+    stderr,
+    `zoo-api: ${files} has no file of animals, employees: nothing of that is imported\n`,
+  );
+});
 
 test("an import of users that is interrupted waits for the next command, whatever server starts meanwhile", async () => {
   const { password } = storedAdmin;

@@ -462,7 +462,8 @@ test("a user who is created while an import of users is interrupted owns none of
   assert.equal(added.code, 0, added.stderr);
   const input = toLines([{ text: "another", owner_id: null }]);
   const next = await runHere(["import", "notes", "-", ...flags], { input });
-  assert.equal(next.code, 0, next.stderr);
+  assert.equal(next.code, 1, next.stderr);
+  assert.match(next.stderr, /^task 1, resumed: users line \d+: "id" is /m);
   const exported = async (name: string) =>
     fromLines((await runHere(["export", name, ...flags])).stdout);
   const users = await exported("users");
