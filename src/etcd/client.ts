@@ -322,11 +322,39 @@ export function serverKey(id: string): string {
 export class Lease {
   id: string | undefined;
   readonly #client: EtcdClient;
-  readonly #serverId: string;
+  #key = "";
+  #value = "";
 
-  constructor(client: EtcdClient, serverId: string) {
+  constructor(client: EtcdClient) {
     this.#client = client;
-    this.#serverId = serverId;
+  }
+
+  /**
+   * Takes the name of a server for a process; returns false if another process
+   * has it than the one before in the same folder: that has a copy of the folder.
+   */
+  async claim(
+    serverId: string,
+    value: string,
+    before: string,
+  ): Promise<boolean> {
+    await this.renew();
+    const key = serverKey(serverId);
+    const [found] = await this.#client.get([key]);
+    const current = String(found?.value ?? "");
+    if (found && current === "") await this.#client.put(key, value, this.id); // of version 0.2.0
+    else {
+      if (found && current !== before) return false;
+      const { isDone, found: [taken] } = await this.#client.transact(
+        [key, current],
+        [{ keys: [key], value, lease: this.id }],
+      );
+      // The answer to an earlier attempt may have been lost.
+      if (!isDone && String(taken?.value) !== value) return false;
+    }
+    this.#key = key;
+    this.#value = value;
+    return true;
   }
 
   async renew(): Promise<void> {
@@ -339,7 +367,7 @@ export class Lease {
     const { ID } = await this.#client.call("lease/grant", {
       TTL: leaseSeconds,
     });
-    await this.#client.put(serverKey(this.#serverId), "", ID);
+    if (this.#key) await this.#client.put(this.#key, this.#value, ID);
     this.id = ID;
   }
 }

@@ -6,6 +6,7 @@ import { defaultLimits } from "../store/options.ts";
 import type { EtcdOptions } from "../store/shared.ts";
 import { readSmallFile, writeSmallFile } from "../store/log/files.ts";
 import {
+  generationOf,
   makeFolder,
   randomName,
   type StoreFolder,
@@ -15,7 +16,7 @@ import { acquireLock } from "../store/log/lock.ts";
 import { StoreError } from "../store/error.ts";
 import { encodeSnapshot, freezeTables } from "../store/log/snapshot.ts";
 import { FolderScan, type FolderScanOptions } from "../store/recovery/scan.ts";
-import { EtcdClient, Lease } from "./client.ts";
+import { EtcdClient, Lease, serverKey } from "./client.ts";
 import {
   copyKey,
   keyOf,
@@ -43,11 +44,10 @@ export async function openEtcdStore(
   await makeFolder(folder.files, folder.folder);
   const { release } = await acquireLock(folder);
   try {
-    const serverId = await loadServerId(folder);
     const client = new EtcdClient(options);
-    const lease = new Lease(client, serverId);
-    await lease.renew();
+    const { lease, serverId } = await announce(client, folder);
     const loaded = await load(client, { tables, memory });
+    if (loaded.head === "") await refuseForgottenCopy(folder, options);
     memory?.requireFit(options.prefix);
     const proposed = randomName(folder);
     const incarnation = await putOnce(client, "incarnation", proposed);
@@ -72,15 +72,40 @@ export async function openEtcdStore(
   }
 }
 
-/** Returns the name of the server with this folder. */
-async function loadServerId(place: StoreFolder): Promise<string> {
+/**
+ * Announces a server under the name in its folder, where its imports are; under
+ * another one if that is a copy, as of a whole machine, which has none.
+ */
+async function announce(client: EtcdClient, place: StoreFolder) {
   const { files, folder } = place;
   const stored = await readSmallFile(files, folder, "server");
-  const known = stored?.toString().trim() ?? "";
-  if (nameForm.test(known)) return known;
-  const name = randomName(place);
-  await writeSmallFile(files, join(folder, "server"), `${name}\n`);
-  return name;
+  const [known = "", before = ""] = stored?.toString().trim().split(" ") ?? [];
+  const lease = new Lease(client);
+  const process = randomName(place);
+  let serverId = known;
+  while (
+    !nameForm.test(serverId) || !await lease.claim(serverId, process, before)
+  ) serverId = randomName(place);
+  await writeSmallFile(
+    files,
+    join(folder, "server"),
+    `${serverId} ${process}\n`,
+  );
+  return { lease, serverId };
+}
+
+/** Refuses to begin an empty store beside one in the folder: somebody forgot to copy that. */
+async function refuseForgottenCopy(
+  { files, folder }: StoreFolder,
+  { prefix }: EtcdOptions,
+): Promise<void> {
+  const names = await files.list(folder);
+  if (!names.some((name) => generationOf(name) !== undefined)) return;
+  throw new StoreError(
+    "not-empty",
+    `The folder ${folder} holds a store, and etcd has none under ${prefix}: ` +
+      'copy it with "zoo-api copy", or name another folder with --data-dir',
+  );
 }
 
 /** Reads a store without opening it; if it is thorough, also what servers need beside the records. */
@@ -111,6 +136,12 @@ export async function readSharedSecret(
 ): Promise<Buffer | undefined> {
   const [secret] = await new EtcdClient(etcd).get(["secret"]);
   return secret?.value;
+}
+
+/** Returns whether a server uses a store, or did in the last minute. */
+export async function isServed(etcd: EtcdOptions): Promise<boolean> {
+  const servers = [serverKey(""), serverKey("g")] as const; // their names are hexadecimal
+  return (await new EtcdClient(etcd).get(servers, 1)).length > 0;
 }
 
 const realFolder = storeFolder({ folder: "" });

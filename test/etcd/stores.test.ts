@@ -2,7 +2,7 @@
 
 import { strict as assert } from "node:assert";
 import { Buffer } from "node:buffer";
-import { writeFile } from "node:fs/promises";
+import { cp, mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
@@ -13,7 +13,7 @@ import { copyToEtcd, openEtcdStore, scanEtcd } from "../../src/etcd/open.ts";
 import type { StoreOptions } from "../../src/store/file-store.ts";
 import type { EtcdOptions } from "../../src/store/shared.ts";
 import type { EtcdStore } from "../../src/etcd/store.ts";
-import type { Document, Store } from "../../src/store/store.ts";
+import { type Document, openStore, type Store } from "../../src/store/store.ts";
 import { errorCode } from "../../src/store/error.ts";
 import { realFiles } from "../../src/store/log/files.ts";
 import { encodeLine } from "../../src/store/log/format.ts";
@@ -523,6 +523,71 @@ test("a server whose name was damaged takes another one", async (t) => {
   }
 });
 
+test("a server keeps its name over restarts and kills, and one with a copy of its folder takes another", async (t) => {
+  const etcd = await new Gateway().listen(t);
+  const own = await temporaryFolder();
+  t.after(() => removeFolder(own));
+  const openIn = async (name: string) => {
+    const folder = join(own, name);
+    return await openEtcdStore({ folder, tables: [] }, etcd);
+  };
+  const copyAs = (name: string) =>
+    cp(join(own, "first"), join(own, name), { recursive: true });
+  const first = await openIn("first");
+  await first.close();
+  await copyAs("second");
+  await copyAs("third");
+  // A name is known to be used for a minute after that.
+  const again = await openIn("first");
+  assert.equal(again.serverId, first.serverId);
+  const others = await Promise.all(["second", "third"].map(openIn));
+  const names = [again, ...others].map(({ serverId }) => serverId);
+  assert.equal(new Set(names).size, 3);
+  for (const store of [again, ...others]) await store.close();
+  const third = await openIn("third");
+  assert.equal(third.serverId, names[2]);
+  await third.close();
+});
+
+test("two servers with copies of a folder that start at once have two names", async (t) => {
+  const etcd = await new Gateway().listen(t);
+  const own = await temporaryFolder();
+  t.after(() => removeFolder(own));
+  for (const name of ["one", "other"]) {
+    await mkdir(join(own, name), { mode: 0o700 });
+    await writeFile(join(own, name, "server"), "0123456789abcdef\n");
+  }
+  const stores = await Promise.all(
+    ["one", "other"].map((name) =>
+      openEtcdStore({ folder: join(own, name), tables: [] }, etcd)
+    ),
+  );
+  assert.equal(new Set(stores.map(({ serverId }) => serverId)).size, 2);
+  for (const store of stores) await store.close();
+});
+
+test("no empty store is begun in etcd beside one in the folder", async (t) => {
+  const gateway = new Gateway();
+  const etcd = await gateway.listen(t);
+  const own = await temporaryFolder();
+  t.after(() => removeFolder(own));
+  const folder = join(own, "store");
+  const tables = [{ name: "zoos" }];
+  const store = await openStore({ folder, tables });
+  await add(store, "Berlin");
+  await store.close();
+  await assert.rejects(openEtcdStore({ folder, tables }, etcd), {
+    code: "not-empty",
+    message: /holds a store, and etcd has none under zoo\/: copy it with/,
+  });
+  assert.equal(gateway.head, "");
+  // Once there is one, the folder's is of no account.
+  await add(await open(t, etcd), "Vienna");
+  const served = await openEtcdStore({ folder, tables }, etcd);
+  assert.deepEqual(namesIn(served), ["Vienna"]);
+  await served.close();
+});
+
 test("what answers without being etcd is named at once", async (t) => {
   const gateway = new Gateway();
   gateway.faultOf = () => "other";
@@ -579,7 +644,7 @@ const wrongAnswers = [
 test("an answer of another shape than those of etcd is no answer of etcd, at the start and later", async (t) => {
   const message = /^etcd: http:\S+ is not etcd \(status \d+\); [\w ]+$/;
   const credentials = { user: "zoo", password: "secret" };
-  const paths = ["auth/authenticate", "lease/grant", "kv/put", "kv/range"];
+  const paths = ["auth/authenticate", "lease/grant", "kv/range", "kv/txn"];
   const table = wrongAnswers.flatMap((text) =>
     [200, 400].map((status) => ({ status, text }))
   );
@@ -588,7 +653,7 @@ test("an answer of another shape than those of etcd is no answer of etcd, at the
     const etcd = { ...await gateway.listen(t), timeoutMs: 100 };
     const name = JSON.stringify(answer);
     gateway.user = { name: "zoo", password: "secret" };
-    for (const path of [...paths, "kv/txn"]) {
+    for (const path of paths) {
       gateway.faultOf = (each) => each === path ? answer : undefined;
       const starting = open(t, { ...etcd, ...credentials });
       await assert.rejects(starting, { message }, `${path}: ${name}`);
