@@ -446,7 +446,16 @@ test("a backup of a running server restores by a plain copy, tokens and all", as
     same.stderr,
     `zoo-api: Cannot copy to ${folder}: it is not empty: name another folder\n`,
   );
+  const words = ["copy", "--from", folder, "--to"];
+  const moved = await runHere([...words, join(folder, "../moved")]);
+  assert.equal(moved.code, 0);
+  assert.equal(
+    moved.stderr,
+    `zoo-api: a server uses ${folder}: what it still writes there is not in the copy\n`,
+  );
   await server.stop();
+  const quiet = await runHere([...words, join(folder, "../quiet")]);
+  assert.deepEqual([quiet.code, quiet.stderr], [0, ""]);
 
   const restored = await startHere({ folder: to, env: { JWT_SECRET: "" } });
   const user = await restored.request("GET", "/v1/user", { token });

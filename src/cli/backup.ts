@@ -14,7 +14,7 @@ import { historyTable } from "../api/own-tables.ts";
 import type { Commands, CommandSettings } from "../api/feature.ts";
 import { CommandError, UsageError } from "../usage.ts";
 import { createReader, findEtcd, type Flags } from "./command-line.ts";
-import { print, reportTasks } from "./output.ts";
+import { print, printError, reportTasks } from "./output.ts";
 import { errorCode, errorText, StoreError } from "../store/error.ts";
 import {
   isNoSpaceError,
@@ -35,6 +35,7 @@ import { freezeTables, saveSnapshot } from "../store/log/snapshot.ts";
 import { countRecords, type Tables } from "../store/memory/table.ts";
 import { writeMeta } from "../store/recovery/reopen.ts";
 import { type Place, readUndamagedStore } from "./read.ts";
+import { isLocked } from "./repair.ts";
 
 export const commands: Commands = {
   backup: [1, backupCommand],
@@ -208,6 +209,16 @@ async function backupCommand(
 async function copyCommand({ flags }: CommandSettings): Promise<void> {
   const from = await findPlace("from", flags);
   await copyStore(from, await findPlace("to", flags));
+  const { dataDir, etcd } = from;
+  const isServed = etcd
+    ? await (await import("../etcd/open.ts")).isServed(etcd)
+    : await isLocked(storeFolder({ folder: dataDir }));
+  if (!isServed) return;
+  printError(
+    `zoo-api: a server uses ${dataDir}${
+      etcd ? ", or did in the last minute" : ""
+    }: what it still writes there is not in the copy`,
+  );
 }
 
 /** Returns the place that a flag names. */

@@ -95,17 +95,22 @@ export async function repairStore(
   }
 }
 
-/** Throws `in-use` if another process has locked a folder; changes nothing, as the disk may be read-only. */
-async function refuseLocked(place: StoreFolder): Promise<void> {
+/** Returns whether another process has locked a folder; changes nothing, as the disk may be read-only. */
+export async function isLocked(place: StoreFolder): Promise<boolean> {
   const { files, folder } = place;
   const remove = () => Promise.resolve();
   const unchanged = { ...place, files: { ...files, remove } };
-  const isLocked = await withFile(
+  return await withFile(
     files,
     `${folder}/`,
     ({ fd }) => hasLivingLock(unchanged, socketFolder(folder, fd)),
   );
-  if (!isLocked) return;
+}
+
+/** Throws `in-use` if another process has locked a folder. */
+async function refuseLocked(place: StoreFolder): Promise<void> {
+  const { folder } = place;
+  if (!await isLocked(place)) return;
   throw new StoreError(
     "in-use",
     `Cannot examine ${folder}: another process, such as a running server, ` +
