@@ -180,17 +180,22 @@ test("a stream that is refused is not requested again", async (t) => {
   }
 });
 
+/** Ends the sign-in of the page from elsewhere. */
+async function endSignIn(server: Server): Promise<void> {
+  const token = await browser.evaluate<string>(
+    `JSON.parse(sessionStorage.getItem("/ authorization")).token`,
+  );
+  const { body } = await server.request("GET", "/v1/authorizations", { token });
+  await server.request("DELETE", body[0]?.url ?? "", { token });
+}
+
 test("a sign-in that ends loses nothing of what is being typed", async (t) => {
   const server = await startFor(t);
   await browser.open(`${server.origin}/v1/zoos/1`);
   await browser.signIn();
   await browser.click("Edit");
   await browser.fill("#field-name", "Typed before");
-  const token = await browser.evaluate<string>(
-    `JSON.parse(sessionStorage.getItem("/ authorization")).token`,
-  );
-  const { body } = await server.request("GET", "/v1/authorizations", { token });
-  await server.request("DELETE", body[0]?.url ?? "", { token });
+  await endSignIn(server);
   await browser.click("#save");
   await browser.until(
     "/revoked|ended/.test(document.querySelector('#editing .wrong').innerText)",
@@ -200,6 +205,42 @@ test("a sign-in that ends loses nothing of what is being typed", async (t) => {
   await browser.shown(
     "/^Typed before/.test(document.querySelector('h1')?.innerText)",
   );
+});
+
+test("a sign-in that has ended is seen by whoever creates a record, without events too", async (t) => {
+  const server = await startFor(t, { env: { FEATURES: "page,imports" } });
+  await browser.open(`${server.origin}/v1/zoos`);
+  await browser.signIn();
+  for (const form of ["New zoo", "Import…"]) {
+    await browser.click(form);
+    await browser.shown("!!document.querySelector('#editing')");
+    const isImport = form === "Import…";
+    if (isImport) {
+      const folder = await temporaryFolder();
+      t.after(() => removeFolder(folder));
+      const file = join(folder, "zoos.ndjson");
+      await writeFile(file, `${JSON.stringify(zoos[0])}\n`);
+      await browser.choose("#file", file);
+      await browser.until("document.querySelector('#preview table')");
+    } else {
+      await browser.fill("#field-name", "Typed before");
+      await browser.fill("#field-city", "Bern");
+      await browser.fill("#field-country", "CH");
+    }
+    await endSignIn(server);
+    await browser.click(".bar .primary");
+    await browser.until(
+      "/^401/.test(document.querySelector('#editing .wrong')?.innerText)",
+    );
+    await browser.signIn();
+    await browser.click(".bar .primary");
+    await browser.shown(
+      isImport
+        ? "/succeeded/.test(document.querySelector('#record')?.innerText)"
+        : "/^Typed before/.test(document.querySelector('h1')?.innerText)",
+    );
+    await browser.open(`${server.origin}/v1/zoos`);
+  }
 });
 
 test("a new record goes to the collection, whatever part of it the view shows", async (t) => {

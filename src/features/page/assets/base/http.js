@@ -182,14 +182,15 @@ export async function send(
     isQuiet,
   };
   hooks.exchanged(exchange);
-  if (exchange.status === 401 && headers.Authorization && method !== "POST") {
-    hooks.unauthorized();
-  }
+  const content = parse(text);
+  const isEnded = exchange.status === 401 && headers.Authorization &&
+    content?.errorCode !== 40101; // another password was wrong
+  if (isEnded) hooks.unauthorized();
   return {
     status: exchange.status,
     headers: response?.headers ?? new Headers(),
     text,
-    body: parse(text),
+    body: content,
     exchange,
   };
 }
