@@ -226,7 +226,7 @@ describe("what is typed is what is sent, or it is refused beside its field", () 
     await browser.fill("#field-tester_id", "nobody");
     await browser.click("#save");
     await browser.until("document.querySelector('#error-tester_id').innerText");
-    await browser.fill("#field-tester_id", "1");
+    await browser.fill("#field-tester_id", "Ada"); // and no search before
     await browser.click("#save");
     await browser.shown("!!document.querySelector('#record')");
     const { maker_id, tester_id } = await thing(1);

@@ -267,6 +267,62 @@ test("a new record goes to the collection, whatever part of it the view shows", 
   assert.match(String(await browser.evaluate(choices)), /Ueno Zoo/);
 });
 
+test("a title of digits is the record of this title, never that of this id", async (t) => {
+  const names = Array.from({ length: 200 }, (_, at) => `${200 - at}`);
+  const numbered = [...names, "Artis"]
+    .map((name) => ({ name, city: "Somewhere", country: "NL" }));
+  const server = await startFor(t, {
+    seed: { zoos: numbered, animals: [], employees: [] },
+  });
+  await browser.open(`${server.origin}/v1/animals`);
+  await browser.signIn();
+  const zooOf = async (name: string) => {
+    await browser.shown(
+      `document.querySelector('h1')?.innerText === ${JSON.stringify(name)}`,
+    );
+    const { body } = await server.request("GET", `/v1/animals?name=${name}`);
+    return body[0]?.["zoo_id"];
+  };
+  const options =
+    "[...document.querySelectorAll('#choices-zoo_id option')].map(({ value }) => value)";
+  await browser.click("New animal");
+  await browser.fill("#field-animal_type_id", "1");
+  await browser.fill("#field-name", "Waited");
+  await browser.fill("#field-zoo_id", "2"); // 20 others contain it, and come first
+  await browser.until(`${options}.includes("2")`);
+  await browser.click("#save");
+  assert.equal(await zooOf("Waited"), 199);
+
+  await browser.open(`${server.origin}/v1/animals#new`);
+  await browser.fill("#field-animal_type_id", "1");
+  await browser.fill("#field-name", "Fast");
+  await browser.fill("#field-zoo_id", "3");
+  await browser.press("Enter");
+  assert.equal(await zooOf("Fast"), 198);
+
+  await browser.click("Edit");
+  await browser.until("document.querySelector('#field-zoo_id')?.value === '3'");
+  await browser.fill("#field-zoo_id", "198"); // its id, but the title of another
+  await browser.reload();
+  await browser.shown("!!document.querySelector('#restored')");
+  await browser.click("#save");
+  assert.equal(await zooOf("Fast"), 3);
+
+  await browser.click("Edit");
+  await browser.fill("#field-name", "Chosen");
+  await browser.fill("#field-zoo_id", "201");
+  await browser.click("#save");
+  await browser.until("document.querySelector('#error-zoo_id').innerText");
+  await browser.until(`${options}.includes("Artis (201)")`);
+  await browser.fill("#field-zoo_id", "Artis (201)");
+  await browser.reload();
+  await browser.until(
+    "document.querySelector('#field-zoo_id')?.value === 'Artis'",
+  );
+  await browser.click("#save");
+  assert.equal(await zooOf("Chosen"), 201);
+});
+
 test("times and truth values have controls of their own, also in forms", async (t) => {
   const folder = await temporaryFolder();
   t.after(() => removeFolder(folder));

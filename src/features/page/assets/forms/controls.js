@@ -160,13 +160,13 @@ function referenceControl(input, collection, name) {
   const list = datalist({ id: `choices-${name}` });
   input.setAttribute("list", list.id);
   input.autocomplete = "off"; // what was typed into other forms
-  /** @type {Map<string, string>} */
+  /** @type {Map<string, number>} */
   const ids = new Map();
-  const remember = (id, title) => {
+  const remember = (id, title, isTyped = false) => {
     // Two records can have one title; then the id tells them apart.
-    const isTaken = (ids.get(title) ?? String(id)) !== String(id);
-    const text = isTaken ? `${title} (${id})` : title;
-    ids.set(text, String(id));
+    const isTaken = (ids.get(title) ?? id) !== id;
+    const text = isTyped || isTaken ? `${title} (${id})` : title;
+    ids.set(text, id);
     return text;
   };
   let asked = "";
@@ -174,16 +174,30 @@ function referenceControl(input, collection, name) {
     asked = typed;
     const { schema } = await optionsOf(collection);
     const title = titleNameOf(schema.properties ?? {});
-    const query = typed && title && !ids.has(typed)
-      ? `&${title}:contains=${encodeURIComponent(typed)}`
-      : "";
-    const sort = title ? `&sortby=${title}` : "";
-    const { body } = await get(`${collection}?limit=20${sort}${query}`, true);
-    if (asked !== typed || !Array.isArray(body)) return;
+    const where = (name) => `&${name}=${encodeURIComponent(typed)}`;
+    const queries = [title && `&sortby=${title}`];
+    if (typed && !ids.has(typed)) {
+      if (title) {
+        queries[0] += where(`${title}:contains`);
+        queries.unshift(where(title)); // hundreds can contain it
+      }
+      if (/^\d+$/.test(typed)) queries.push(where("id"));
+    }
+    const found = await Promise.all(queries.map(async (query) => {
+      const { body } = await get(`${collection}?limit=20${query}`, true);
+      return Array.isArray(body) ? body : [];
+    }));
+    if (asked !== typed) return;
+    const records = found.flat();
+    const exact = records.find((each) =>
+      String(each[title] ?? each.id) === typed
+    );
+    if (exact && !ids.has(typed)) ids.set(typed, exact.id);
+    const texts = records.map((each) =>
+      remember(each.id, titleOf(each, schema), String(each.id) === typed)
+    );
     list.replaceChildren(
-      ...body.map((each) =>
-        option({ value: remember(each.id, titleOf(each, schema)) })
-      ),
+      ...[...new Set(texts)].map((value) => option({ value })),
     );
   };
   let timer = 0;
@@ -194,17 +208,25 @@ function referenceControl(input, collection, name) {
   });
   input.addEventListener("focus", () => {
     input.select();
-    search("");
+    search(input.value.trim());
   });
-  /** Shows the title of the record that has an id. */
+  /** Shows the title of the record that has an id; until it is received, the id. */
   const show = async (id) => {
-    if (!/^\d+$/.test(id)) return;
+    const text = String(id);
+    ids.set(text, id);
+    input.value = text;
     const title = await titleAt(`${collection}/${id}`);
-    if (title && input.value === id) input.value = remember(id, title);
+    if (!title || ids.get(text) !== id) return;
+    ids.delete(text); // from now on it would be a title
+    if (input.value === text) input.value = remember(id, title);
   };
-  const idOf = (text) =>
-    ids.get(text) ?? (/^[1-9]\d*$/.test(text) ? text : undefined);
-  return { list, idOf, show };
+  return {
+    list,
+    ids,
+    show,
+    /** Searches for what was typed, unless it is known which record it names. */
+    settle: () => input.value && !ids.has(input.value) && search(input.value),
+  };
 }
 
 /**
@@ -261,13 +283,11 @@ export function fieldOf(name, schema, value, isRequired) {
     error,
     p({ id: `help-${name}`, class: "hint" }, hintOf(schema)),
   );
-  /** The text as it is stored, of a reference the id. */
-  const current = () =>
-    input.value === text
-      ? text // an id, even if another record has it as its title
-      : choice?.idOf(input.value) ?? input.value;
+  if (value != null) choice?.show(value);
+  /** The text as it is stored, of a reference the id: a number, unlike a text that names no record yet. */
+  const current = () => choice?.ids.get(input.value) ?? input.value;
   const before = current();
-  const field = {
+  return {
     name,
     row,
     input,
@@ -276,9 +296,11 @@ export function fieldOf(name, schema, value, isRequired) {
       (isEither && input.value === "" && isNull.checked !== (value == null)),
     text: current,
     restore(stored) {
+      choice?.ids.clear(); // of the value before
       input.value = stored;
-      choice?.show(stored);
+      if (typeof stored === "number") choice?.show(stored);
     },
+    settle: () => choice?.settle(),
     /** @param {string} text */
     mark(text) {
       error.textContent = text;
@@ -288,7 +310,7 @@ export function fieldOf(name, schema, value, isRequired) {
     fault() {
       const { value } = input;
       if (choice) {
-        return value === "" || choice.idOf(value)
+        return value === "" || choice.ids.has(value)
           ? ""
           : "Choose one of the list: nothing there has exactly this title.";
       }
@@ -311,6 +333,4 @@ export function fieldOf(name, schema, value, isRequired) {
       return isNumber && Number.isFinite(Number(value)) ? Number(value) : value;
     },
   };
-  choice?.show(text);
-  return field;
 }

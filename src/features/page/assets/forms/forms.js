@@ -175,6 +175,7 @@ function recordForm(view, { isNew, fixed, back, to }) {
   };
   /** @param {string} method */
   const submit = async (method) => {
+    await Promise.all(controls.map(({ settle }) => settle()));
     if (hasFaults(controls, summary)) return;
     const body = bodyOf(method === "PUT");
     const response = await send(method, isNew ? to : record.url, {
