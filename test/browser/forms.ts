@@ -467,6 +467,27 @@ describe("nothing that is typed is lost", () => {
     assert.equal(await value("#field-name"), "Grace");
   });
 
+  test("nor that an empty text is no value, or that it is one", async () => {
+    const json = { name: "Bulb", label: "", alias: "light" };
+    const { body } = await server.request("POST", "/v1/things", {
+      token,
+      json,
+    });
+    for (const alias of [null, ""]) {
+      await open(`/v1/things/${body["id"]}#edit`);
+      await browser.fill("#field-alias", "");
+      const box = "document.querySelector('#null-alias').checked";
+      if (await browser.evaluate<boolean>(box) !== (alias === null)) {
+        await browser.click("#null-alias");
+      }
+      await browser.reload();
+      await browser.shown("!!document.querySelector('#restored')");
+      await browser.click("#save");
+      await browser.shown("!!document.querySelector('#record')");
+      assert.equal((await thing(Number(body["id"])))["alias"], alias);
+    }
+  });
+
   test("and a change by somebody else keeps what is selected in a table", async () => {
     await open("/v1/makers?limit=5&sortby=id");
     await browser.until("document.querySelector('#live').innerText === 'live'");

@@ -294,11 +294,12 @@ export function fieldOf(name, schema, value, isRequired) {
     isChanged: () =>
       current() !== before || input.validity.badInput ||
       (isEither && input.value === "" && isNull.checked !== (value == null)),
-    text: current,
+    draft: () => isEither && isNull.checked && !input.value ? null : current(),
     restore(stored) {
       choice?.ids.clear(); // of the value before
       input.value = stored;
       if (typeof stored === "number") choice?.show(stored);
+      if (!input.value) isNull.checked = stored === null;
     },
     settle: () => choice?.settle(),
     /** @param {string} text */

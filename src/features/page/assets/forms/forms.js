@@ -120,7 +120,7 @@ function draftOf(name, controls, base) {
     keep() {
       const values = Object.fromEntries(
         typed.filter((each) => each.isChanged())
-          .map(({ name, text }) => [name, text()]),
+          .map(({ name, draft }) => [name, draft()]),
       );
       const { key: idempotencyKey, etag } = kept;
       const isEmpty = Object.keys(values).length === 0;
