@@ -243,6 +243,39 @@ test("a sign-in that has ended is seen by whoever creates a record, without even
   }
 });
 
+test("each user can change the own password, and is asked to sign in again", async (t) => {
+  const server = await startFor(t);
+  const json = { username: "erin", password: adminPassword, role: "viewer" };
+  const token = await server.signIn();
+  await server.request("POST", "/v1/users", { token, json });
+  const changed = "another long password";
+  for (const username of ["erin", "admin"]) {
+    await browser.open(`${server.origin}/v1/user`);
+    await browser.click("Sign in");
+    await browser.fill("dialog [name=username]", username);
+    await browser.fill("dialog [name=current-password]", adminPassword);
+    await browser.press("Enter");
+    await browser.click("Edit");
+    await browser.fill("#field-password", changed);
+    await browser.click("#save");
+    await browser.until(
+      "document.querySelector('#message').innerText === 'Changed: sign in again.'",
+    );
+    await browser.until(
+      "document.querySelector('#who').innerText === 'Sign in'",
+    );
+    assert.equal(
+      await browser.evaluate("location.pathname + location.hash"),
+      "/v1/user",
+    );
+    await server.signIn(username, changed);
+  }
+  // Chromium's hint that a form with a password could name the user.
+  for (const each of browser.complaints.splice(0)) {
+    assert.match(each, /username fields/);
+  }
+});
+
 test("a new record goes to the collection, whatever part of it the view shows", async (t) => {
   const server = await startFor(t);
   await browser.open(`${server.origin}/v1/zoos/2/animals?sex=female`);

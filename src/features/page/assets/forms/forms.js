@@ -6,11 +6,12 @@
 
 import { a, b, button, div, formOf, h, h1, p, span } from "../base/dom.js";
 import { showProblem } from "../base/exchange.js";
-import { main, nameOf, say } from "../base/frame.js";
+import { main, nameOf, root, say } from "../base/frame.js";
 import {
   authorization,
   etagOf,
   get,
+  local,
   newKey,
   pathOf,
   send,
@@ -135,6 +136,9 @@ function draftOf(name, controls, base) {
 function recordForm(view, { isNew, fixed, back, to }) {
   const { options: { writable, schema, methods }, response, properties } = view;
   const record = isNew ? {} : response.body;
+  // Only admins reach a user by its id; any other record can leave its URL through a parent.
+  const isOwn = to === local(root.current_user_url ?? "");
+  const target = isNew || isOwn ? to : record.url;
   const required = new Set(schema.required);
   const controls = writable.filter((name) => name !== fixed?.name)
     .map((name) => {
@@ -178,7 +182,7 @@ function recordForm(view, { isNew, fixed, back, to }) {
     await Promise.all(controls.map(({ settle }) => settle()));
     if (hasFaults(controls, summary)) return;
     const body = bodyOf(method === "PUT");
-    const response = await send(method, isNew ? to : record.url, {
+    const response = await send(method, target, {
       fields: isNew ? { "Idempotency-Key": draft.key } : {
         ...(etag && { "If-Match": etag }),
         ...(method === "PATCH" &&
@@ -196,12 +200,15 @@ function recordForm(view, { isNew, fixed, back, to }) {
       return showErrors(response, controls, summary);
     }
     draft.drop();
-    await navigate(response.body?.url ?? back);
-    say(isNew ? "Created." : "Changed.");
+    await navigate(isNew ? response.body?.url ?? back : target);
+    // A changed password ends all sign-ins of its user.
+    say(
+      isNew ? "Created." : `Changed${authorization ? "." : ": sign in again."}`,
+    );
   };
   /** @param {Json} mine @param {string} method */
   const conflict = async (mine, method) => {
-    const theirs = await get(record.url);
+    const theirs = await get(target);
     if (theirs.status !== 200) return showErrors(theirs, controls, summary);
     // It was one's own change, whose response was lost.
     if (
