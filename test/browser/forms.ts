@@ -293,6 +293,36 @@ describe("each form is sent once", () => {
     );
   });
 
+  test("a new record whose response is lost is named when it is corrected", async () => {
+    await open("/v1/makers#new");
+    await browser.evaluate(`(() => {
+      const { fetch } = window;
+      window.fetch = async (request) => {
+        const response = await fetch(request);
+        if (request.method !== "POST") return response;
+        window.fetch = fetch;
+        throw new TypeError("lost");
+      };
+    })()`);
+    await browser.fill("#field-name", "Lostt");
+    await browser.click("#save");
+    await browser.until(
+      "/does not respond/.test(document.querySelector('#editing').innerText)",
+    );
+    await browser.fill("#field-name", "Lost");
+    await browser.click("#save");
+    await browser.until(
+      "/^422/.test(document.querySelector('#editing .wrong').innerText)",
+    );
+    const shown = await browser.text("#editing");
+    assert.match(shown, /What you sent before was stored/);
+    assert.doesNotMatch(shown, /nothing was changed/);
+    await browser.click("Show the list");
+    await browser.shown(
+      "location.href.endsWith('/v1/makers') && /Lostt/.test(document.querySelector('#records').innerText)",
+    );
+  });
+
   test("a file is imported once, as CSV too, after a preview", async () => {
     await open("/v1/makers#import");
     const sent = await countRequests();

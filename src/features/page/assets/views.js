@@ -111,7 +111,7 @@ function errorView({ response, url }) {
     h1(`${status} ${exchange.reason}`),
     p(code(targetOf(url))),
     p.wrong({ role: "alert" }, body?.error ?? ""),
-    p({ id: "meaning" }, meaningOf(status, headers)),
+    p({ id: "meaning" }, meaningOf(status, body, headers)),
     p(explanationOf(body)),
     search && p(a({ href: pathname }, "This URL without parameters")),
     /404|410/.test(status) && p(a({ href: parent }, `Up to ${parent}`)),

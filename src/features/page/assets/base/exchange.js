@@ -24,7 +24,7 @@ import { show } from "./view.js";
 
 /** @typedef {import("./http.js").Exchange} Exchange */
 
-/** The meaning of each status. @type {Record<string, string>} */
+/** The meaning of each status, and of the error code that means something else. @type {Record<string, string>} */
 const statuses = {
   0: "The network failed, or the server is down. Repeat a POST only with an Idempotency-Key.",
   200: "Success; the content is what you asked for.",
@@ -53,6 +53,8 @@ const statuses = {
     "The server does not read this type here; Accept-Post and Accept-Patch of OPTIONS list those that it does.",
   422:
     "The content breaks a rule, so nothing was changed. Correct what is listed.",
+  42201:
+    "What you sent before was stored: look for it in the list before you create another.",
   428:
     "This change needs a precondition: send If-Match with the ETag of the version that you read.",
   429: "Too many requests; Retry-After says when to try again.",
@@ -122,9 +124,10 @@ export const promises = {
 };
 
 /** Returns what a status means, and what to do next. */
-export function meaningOf(status, headers) {
+export function meaningOf(status, body, headers) {
   const seconds = headers?.get("retry-after");
-  return (statuses[status] ?? statuses[Math.floor(status / 100) * 100] ?? "") +
+  return (statuses[body?.errorCode] ?? statuses[status] ??
+    statuses[Math.floor(status / 100) * 100] ?? "") +
     (seconds ? ` Try again in ${seconds} s.` : "");
 }
 
@@ -133,7 +136,7 @@ export function showProblem(place, response) {
   const { status, headers, body } = response;
   place.replaceChildren(
     p.wrong(problemOf(response)),
-    p(meaningOf(status, headers), " ", explanationOf(body)),
+    p(meaningOf(status, body, headers), " ", explanationOf(body)),
   );
 }
 
@@ -327,7 +330,7 @@ function explain(exchange) {
       p(
         statusTag(status, `${status || "✗"} ${reason}`),
         " ",
-        span.meaning.soft(meaningOf(status)),
+        span.meaning.soft(meaningOf(status, parse(text))),
       ),
       explained(received),
       text && pre(colored(pretty(text))),

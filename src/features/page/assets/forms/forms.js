@@ -197,7 +197,9 @@ function recordForm(view, { isNew, fixed, back, to }) {
         draft.key = newKey();
         draft.keep();
       }
-      return showErrors(response, controls, summary);
+      showErrors(response, controls, summary);
+      if (response.body?.errorCode !== 42201) return;
+      return summary.append(a({ href: to }, "Show the list"));
     }
     draft.drop();
     await navigate(isNew ? response.body?.url ?? back : target);

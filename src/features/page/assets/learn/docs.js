@@ -181,7 +181,11 @@ function urls(paths) {
 function errors(all) {
   const rows = Object.entries(all).map(([code, message]) => [
     dt({ id: code, tabindex: "-1" }, code),
-    dd(`${message} ${meaningOf(Math.floor(Number(code) / 100))}`),
+    dd(
+      `${message} ${
+        meaningOf(Math.floor(Number(code) / 100), { errorCode: code })
+      }`,
+    ),
   ]);
   return part("errors", "All errors", dl(rows));
 }
