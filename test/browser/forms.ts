@@ -72,7 +72,6 @@ before(async () => {
   await post("/v1/makers", { name: "Ada" });
   await post("/v1/makers", { name: "Grace" });
   await post("/v1/things", { name: "Lamp", label: "old", alias: "light" });
-  await post("/v1/things", { name: "a+b", label: "" });
   browser = await (isFirefox ? Firefox : Browser).start();
   await browser.open(`${server.origin}/`);
   await browser.signIn();
@@ -622,7 +621,9 @@ describe("the page works where others fail", () => {
   });
 
   test("with a plus sign in the address bar", async () => {
-    await open("/v1/things?name=a+b");
+    const json = { name: "c+d", label: "" }; // others are imported twice
+    await server.request("POST", "/v1/things", { token, json });
+    await open("/v1/things?name=c+d");
     assert.equal(await browser.text("#count"), "1 to 1 of 1 record");
     await browser.click("#by-count");
     await browser.shown("/sortby=count/.test(location.search)");
