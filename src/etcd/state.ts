@@ -164,7 +164,11 @@ export async function load(
   const snapshot = snapshots.at(onTransaction ? 0 : -1);
   if (snapshot !== undefined) {
     const scan = await readFile(client, snapshot, apply);
-    if (!scan.isSealed) throw foreignValue(snapshot.key);
+    const { last = {} } = scan.header;
+    const isOwn = Object.values(last ?? [last]).every((each) =>
+      Array.isArray(each) && each.every(Number.isSafeInteger)
+    );
+    if (!scan.isSealed || !isOwn) throw foreignValue(snapshot.key);
     restoreCounters(loaded.tables, scan.header);
     loaded.head = scan.header.store;
     loaded.snapshotSeq = scan.seq;

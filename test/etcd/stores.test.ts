@@ -232,6 +232,34 @@ test("a batch of what no server writes is named, and nothing is changed", async 
   }
 });
 
+test("a snapshot with counters that no server writes is named, and nothing is changed", async (t) => {
+  for (
+    const last of [
+      "null",
+      '{"zoos":null}',
+      '{"zoos":5}',
+      '{"zoos":["x","y"]}',
+      '{"zoos":[9007199254740992,1]}',
+    ]
+  ) {
+    const gateway = new Gateway();
+    const etcd = await gateway.listen(t);
+    const store = await open(t, etcd);
+    await add(store, "Berlin");
+    await store.checkpoint();
+    const { head } = gateway;
+    gateway.replace("snapshot", (text) => {
+      const [header = "", ...lines] = text.split("\n");
+      const rest = header.slice(crcLength)
+        .replace(/"last":\{[^}]*\}/, `"last":${last}`);
+      return [encodeLine(rest).toString().trim(), ...lines].join("\n");
+    });
+    const message = /The key "snapshot\/0+1" .* no server has written/;
+    await assert.rejects(open(t, etcd), { code: "damaged", message }, last);
+    assert.equal(gateway.head, head);
+  }
+});
+
 test("a snapshot in parts, written by one, lets others join; what is older is deleted, and who fell behind loads anew", async (t) => {
   const gateway = new Gateway();
   const etcd = await gateway.listen(t);
