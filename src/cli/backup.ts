@@ -34,8 +34,7 @@ import type { LogStart } from "../store/log/format.ts";
 import { freezeTables, saveSnapshot } from "../store/log/snapshot.ts";
 import { countRecords, type Tables } from "../store/memory/table.ts";
 import { writeMeta } from "../store/recovery/reopen.ts";
-import { type Place, readUndamagedStore } from "./read.ts";
-import { isLocked } from "./repair.ts";
+import { isLocked, type Place, readUndamagedStore } from "./read.ts";
 
 export const commands: Commands = {
   backup: [1, backupCommand],

@@ -20,12 +20,17 @@ import { badSecret, canSign } from "../auth/jwt.ts";
 import { followDeclaration } from "../data-folder.ts";
 import { CommandError } from "../usage.ts";
 import { errorCode } from "../store/error.ts";
-import { generationOf, names as fileNames } from "../store/log/folder.ts";
+import {
+  generationOf,
+  names as fileNames,
+  type StoreFolder,
+} from "../store/log/folder.ts";
 import "../store/memory/exchange.ts";
 import * as marker from "../store/log/marker.ts";
 import { PackedRow } from "../store/memory/packed-row.ts";
 import type { EtcdOptions } from "../store/shared.ts";
-import { readSmallFile } from "../store/log/files.ts";
+import { readSmallFile, withFile } from "../store/log/files.ts";
+import { hasLivingLock, socketFolder } from "../store/log/lock.ts";
 import { maxFaults } from "../store/log/format.ts";
 import {
   applyMutation,
@@ -334,4 +339,16 @@ export async function requireStore(folder: string): Promise<void> {
 
 function noStore(folder: string): CommandError {
   return new CommandError(`${folder}: there is no store in it`);
+}
+
+/** Returns whether another process has locked a folder; changes nothing, as the disk may be read-only. */
+export async function isLocked(place: StoreFolder): Promise<boolean> {
+  const { files, folder } = place;
+  const remove = () => Promise.resolve();
+  const unchanged = { ...place, files: { ...files, remove } };
+  return await withFile(
+    files,
+    `${folder}/`,
+    ({ fd }) => hasLivingLock(unchanged, socketFolder(folder, fd)),
+  );
 }

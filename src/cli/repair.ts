@@ -7,7 +7,12 @@
 import { join } from "node:path";
 import { describeFaults, describeList, print, unusedFiles } from "./output.ts";
 import { unfinishedMeta, writeGeneration } from "./backup.ts";
-import { describeMisfits, readStore, readUndamagedStore } from "./read.ts";
+import {
+  describeMisfits,
+  isLocked,
+  readStore,
+  readUndamagedStore,
+} from "./read.ts";
 import {
   type IdProperty,
   type Salvage,
@@ -22,9 +27,8 @@ import {
   type FileSystem,
   readSmallFile,
   realFiles,
-  withFile,
 } from "../store/log/files.ts";
-import { acquireLock, hasLivingLock, socketFolder } from "../store/log/lock.ts";
+import { acquireLock } from "../store/log/lock.ts";
 import {
   generationOf,
   makeFolder,
@@ -93,18 +97,6 @@ export async function repairStore(
   } finally {
     await lock?.release();
   }
-}
-
-/** Returns whether another process has locked a folder; changes nothing, as the disk may be read-only. */
-export async function isLocked(place: StoreFolder): Promise<boolean> {
-  const { files, folder } = place;
-  const remove = () => Promise.resolve();
-  const unchanged = { ...place, files: { ...files, remove } };
-  return await withFile(
-    files,
-    `${folder}/`,
-    ({ fd }) => hasLivingLock(unchanged, socketFolder(folder, fd)),
-  );
 }
 
 /** Throws `in-use` if another process has locked a folder. */
