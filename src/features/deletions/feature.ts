@@ -41,6 +41,9 @@ import { DeletionWorker } from "./worker.ts";
 /** The longest that a request waits for the end of its task, in seconds. */
 const maxWaitSeconds = 30;
 
+/** Characters that tell flags and forms of ideographs apart, and that no filter compares. */
+const tags = /[\u{e0000}-\u{e0fff}]/u;
+
 const cascade = optional(boolean(), false);
 
 /** The filters of a deletion. */
@@ -75,14 +78,15 @@ function parseDeletion(
   }
   const padded = filters.find(([name, value]) => {
     const compared = foldText(`|${value}|`).slice(1, -1); // with its spaces
-    return /:(?:contains|starts)$/.test(name) && compared !== compared.trim();
+    return /:(?:contains|starts)$/.test(name) &&
+      (compared !== compared.trim() || tags.test(value));
   });
   if (padded) {
     throw new ApiError(
       40004,
       `The filter "${
         padded[0]
-      }" of a deletion must not have spaces around its text: they are not compared, so more ${collection.name} would match.`,
+      }" of a deletion must not begin or end with a space, or have the tags of a flag: they are not compared, so more ${collection.name} would match.`,
     );
   }
   return {
