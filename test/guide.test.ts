@@ -61,7 +61,7 @@ function adapt(script: string): string {
     .replaceAll("/var/lib/zoo-api", join(folder, "store"))
     .replaceAll("/opt/zoo-api/backup.sh", join(folder, "backup.sh"))
     .replaceAll("/opt/zoo-api", root)
-    .replace(/^systemctl .*$/gm, "")
+    .replace(/^ *systemctl .*?( &&)?$/gm, "true$1")
     .replace("chown -R zoo-api", 'chown -R "$(id -u)"')
     .replaceAll("http://localhost:3000", server.origin);
 }
@@ -373,7 +373,17 @@ test("a stopped server is restored, and its admin gets a new password", async (t
   const token = await server.signIn();
   await server.request("DELETE", "/v1/animals/7", { token });
   await server.end();
-  await runBlocks(blockWith("zoo-api.old"));
+  const restore = blockWith("zoo-api.new");
+  // It may be needed again before the old folder is deleted, or on a new machine.
+  await runBlocks(restore);
+  await runBlocks(restore);
+  await removeFolder(server.folder);
+  await runBlocks(restore);
+  // Without a backup the folder stays as it is.
+  const missing = join(folder, "no-backups");
+  await assert.rejects(
+    runBlocks(restore.replaceAll(join(folder, "backups"), missing)),
+  );
   const output = await runBlocks(
     blockWith("user password admin"),
     "another long one\n",
