@@ -323,52 +323,58 @@ export class Lease {
   id: string | undefined;
   readonly #client: EtcdClient;
   #key = "";
-  #value = "";
+  #process = "";
 
   constructor(client: EtcdClient) {
     this.#client = client;
   }
 
   /**
-   * Takes the name of a server for a process; returns false if another process
-   * has it than the one before in the same folder: that has a copy of the folder.
+   * Takes the name of a server for a process. Returns false if it belongs to
+   * another process than earlier ones of the same folder: this folder is a copy.
    */
   async claim(
     serverId: string,
-    value: string,
-    before: string,
+    process: string,
+    earlier: readonly string[],
   ): Promise<boolean> {
-    await this.renew();
-    const key = serverKey(serverId);
-    const [found] = await this.#client.get([key]);
-    const current = String(found?.value ?? "");
-    if (found && current === "") await this.#client.put(key, value, this.id); // of version 0.2.0
-    else {
-      if (found && current !== before) return false;
-      const { isDone, found: [taken] } = await this.#client.transact(
-        [key, current],
-        [{ keys: [key], value, lease: this.id }],
-      );
-      // The answer to an earlier attempt may have been lost.
-      if (!isDone && String(taken?.value) !== value) return false;
-    }
-    this.#key = key;
-    this.#value = value;
-    return true;
+    this.#key = serverKey(serverId);
+    this.#process = process;
+    return await this.renew(earlier);
   }
 
-  async renew(): Promise<void> {
+  /** Renews the lease; returns false if another process has taken the name. */
+  async renew(earlier: readonly string[] = []): Promise<boolean> {
+    const isAlive = await this.#keepAlive();
+    const [found] = await this.#client.get([this.#key]);
+    const current = String(found?.value ?? "");
+    if (current === this.#process && isAlive) return true;
+    if (current && ![...earlier, this.#process].includes(current)) return false;
+    if (found && current === "") { // of version 0.2.0
+      await this.#client.put(this.#key, this.#process, this.id);
+      return true;
+    }
+    const { isDone, found: [other] } = await this.#client.transact(
+      [this.#key, current],
+      [{ keys: [this.#key], value: this.#process, lease: this.id }],
+    );
+    // The answer to an earlier attempt may have been lost.
+    return isDone || String(other?.value) === this.#process;
+  }
+
+  /** Returns whether the lease still was there; otherwise it is a new one. */
+  async #keepAlive(): Promise<boolean> {
     if (this.id !== undefined) {
       const { result } = await this.#client.call("lease/keepalive", {
         ID: this.id,
       });
-      if (Number(result?.TTL) > 0) return;
+      if (Number(result?.TTL) > 0) return true;
     }
     const { ID } = await this.#client.call("lease/grant", {
       TTL: leaseSeconds,
     });
-    if (this.#key) await this.#client.put(this.#key, this.#value, ID);
     this.id = ID;
+    return false;
   }
 }
 

@@ -79,18 +79,21 @@ export async function openEtcdStore(
 async function announce(client: EtcdClient, place: StoreFolder) {
   const { files, folder } = place;
   const stored = await readSmallFile(files, folder, "server");
-  const [known = "", before = ""] = stored?.toString().trim().split(" ") ?? [];
+  const [known = "", ...earlier] = stored?.toString().trim().split(" ") ?? [];
+  const write = (...names: readonly string[]) =>
+    writeSmallFile(files, join(folder, "server"), `${names.join(" ")}\n`);
   const lease = new Lease(client);
-  const process = randomName(place);
   let serverId = known;
-  while (
-    !nameForm.test(serverId) || !await lease.claim(serverId, process, before)
-  ) serverId = randomName(place);
-  await writeSmallFile(
-    files,
-    join(folder, "server"),
-    `${serverId} ${process}\n`,
-  );
+  let process = randomName(place);
+  if (nameForm.test(known)) {
+    const last = earlier.at(-1) ?? process;
+    await write(known, last, process) // before etcd has it, or a restart would not know it
+      .catch(() => process = last); // the disk may be full
+    if (await lease.claim(known, process, earlier)) return { lease, serverId };
+  }
+  serverId = randomName(place);
+  await write(serverId, process);
+  await lease.claim(serverId, process, []);
   return { lease, serverId };
 }
 

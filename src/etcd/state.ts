@@ -166,7 +166,8 @@ export async function load(
     const scan = await readFile(client, snapshot, apply);
     const { last = {} } = scan.header;
     const isOwn = Object.values(last ?? [last]).every((each) =>
-      Array.isArray(each) && each.every(Number.isSafeInteger)
+      Array.isArray(each) && each.length === 2 &&
+      each.every(Number.isSafeInteger)
     );
     if (!scan.isSealed || !isOwn) throw foreignValue(snapshot.key);
     restoreCounters(loaded.tables, scan.header);
@@ -179,7 +180,7 @@ export async function load(
     throw new StoreError(
       "damaged",
       "Cannot open the store in etcd: a copy to it is not finished. Wait for its end, or " +
-        'if it was interrupted, run "zoo-api copy" again',
+        'if it was interrupted, run "zoo-api copy" again, or delete the key "copy" below the prefix',
     );
   }
   for await (const batch of readLog(client, loaded.head, head)) {

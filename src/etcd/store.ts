@@ -59,7 +59,7 @@ export class EtcdStore extends SharedStore {
   readonly #running: Promise<unknown>;
 
   constructor(parts: EtcdParts) {
-    const { folder, lease, loaded, memory, serverId } = parts;
+    const { folder, loaded, memory, serverId } = parts;
     super(folder, {
       seq: seqOf(loaded.head),
       tables: loaded.tables,
@@ -75,7 +75,7 @@ export class EtcdStore extends SharedStore {
       this.#replica.run(),
       this.#repeat(watchMs, () => this.#follow()),
       this.#repeat(pollMs, () => this.#replica.nextRound()),
-      this.#repeat(renewMs, () => lease.renew()),
+      this.#repeat(renewMs, () => renew(parts)),
       this.#repeat(retryMs, () => writeSnapshotIfDue(parts, this)),
     ]);
   }
@@ -243,4 +243,14 @@ export class EtcdStore extends SharedStore {
     await this.#running;
     await this.#parts.release();
   }
+}
+
+/** Tells the others that this server is there. */
+async function renew({ lease, log }: EtcdParts): Promise<void> {
+  if (await lease.renew()) return;
+  log(
+    "error",
+    "Another server uses the name of this one, with a copy of its folder, and " +
+      "they end each other's imports: restart this server, which then takes another name",
+  );
 }

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { crc32 } from "node:zlib";
-import { EtcdClient } from "../../src/etcd/client.ts";
+import { EtcdClient, Lease } from "../../src/etcd/client.ts";
 import { loadSharedSecret } from "../../src/etcd/feature.ts";
 import { copyToEtcd, openEtcdStore, scanEtcd } from "../../src/etcd/open.ts";
 import type { StoreOptions } from "../../src/store/file-store.ts";
@@ -238,6 +238,7 @@ test("a snapshot with counters that no server writes is named, and nothing is ch
       "null",
       '{"zoos":null}',
       '{"zoos":5}',
+      '{"zoos":[]}',
       '{"zoos":["x","y"]}',
       '{"zoos":[9007199254740992,1]}',
     ]
@@ -592,6 +593,57 @@ test("two servers with copies of a folder that start at once have two names", as
   );
   assert.equal(new Set(stores.map(({ serverId }) => serverId)).size, 2);
   for (const store of stores) await store.close();
+});
+
+test("a server whose name the copy of its folder takes while it runs finds that out, and takes another at its restart", async (t) => {
+  const client = new EtcdClient(await new Gateway().listen(t));
+  const [first, copy, restarted] = [0, 1, 2].map(() => new Lease(client));
+  const claim = (lease: Lease | undefined, ...more: [string, string[]]) =>
+    lease?.claim("0123456789abcdef", ...more);
+  assert.equal(await claim(first, "a", []), true);
+  assert.equal(await first?.renew(), true);
+  assert.equal(await claim(copy, "b", ["a"]), true);
+  assert.equal(await first?.renew(), false);
+  assert.equal(await copy?.renew(), true);
+  assert.equal(await claim(restarted, "c", ["a"]), false);
+  // After its lease has ended, too, and it does not take the name back.
+  assert.ok(first);
+  first.id = undefined;
+  assert.equal(await first.renew(), false);
+  assert.equal(await copy?.renew(), true);
+});
+
+test("a server keeps its name if a start could not write it", async (t) => {
+  const gateway = new Gateway();
+  const etcd = await gateway.listen(t);
+  const folder = await temporaryFolder();
+  t.after(() => removeFolder(folder));
+  const names = new Set<string>();
+  for (const isFull of [false, true, true, false]) {
+    const files = {
+      ...realFiles,
+      open: (path: string, mode: "read") =>
+        isFull && path.includes("server.")
+          ? Promise.reject(
+            Object.assign(new Error("ENOSPC"), { code: "ENOSPC" }),
+          )
+          : realFiles.open(path, mode),
+    };
+    const options = { folder, tables: [], files } as StoreOptions;
+    const store = await openEtcdStore(options, etcd);
+    names.add(store.serverId);
+    await store.close();
+  }
+  // It ended before etcd had the name of its next process.
+  gateway.faultOf = (path) => path === "kv/txn" ? "broken" : undefined;
+  await assert.rejects(
+    openEtcdStore({ folder, tables: [] }, { ...etcd, timeoutMs: 1000 }),
+  );
+  gateway.faultOf = () => undefined;
+  const store = await openEtcdStore({ folder, tables: [] }, etcd);
+  names.add(store.serverId);
+  await store.close();
+  assert.equal(names.size, 1);
 });
 
 test("no empty store is begun in etcd beside one in the folder", async (t) => {
