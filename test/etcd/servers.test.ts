@@ -422,10 +422,12 @@ test(
   { skip: lacks("imports") },
   async (t) => {
     t.mock.timers.enable({ apis: ["setInterval"] });
-    const { one, other, token } = await startServers(t);
+    const { gateway, one, other, token } = await startServers(t, 2, {
+      timeoutMs: 1000,
+    });
     const files = join(one.store.folder.folder, "spool");
     await mkdir(files);
-    for (const id of [1, 2]) {
+    for (const id of [1, 2, 3]) {
       await writeFile(join(files, `body-${id}.spool`), "{}");
       const time = "2026-01-01T00:00:00.000Z";
       const task = {
@@ -451,14 +453,32 @@ test(
         seq: one.store.apply([["put", "tasks", task]], 1),
       }));
     }
+    // Each look ends before the next response: it waits for nothing but the store.
     t.mock.timers.tick(20_000);
-    const deleted = await other.request("DELETE", "/v1/tasks/1", { token });
-    assert.equal(deleted.status, 204);
-    assertError(await one.request("GET", "/v1/tasks/1", { token }), 41000);
-    assert.deepEqual((await readdir(files)).length, 2);
+    // A deletion that is rolled back removes nothing, also by a look meanwhile.
+    gateway.faultOf = (path) => path === "kv/txn" ? "silent" : undefined;
+    const { length } = gateway.calls;
+    const failing = one.request("DELETE", "/v1/tasks/1", { token });
+    while (!gateway.calls.includes("kv/txn", length)) await wait(2);
     t.mock.timers.tick(20_000);
-    while ((await readdir(files)).length === 2) await wait(2);
+    assertError(await failing, 50000);
+    gateway.faultOf = () => undefined;
+    while (!one.store.isWritable) await wait(2);
     t.mock.timers.tick(20_000);
+    assert.equal(
+      (await one.request("GET", "/v1/tasks/1", { token })).status,
+      200,
+    );
+    assert.equal((await readdir(files)).length, 3);
+    for (const id of [1, 3]) {
+      const path = `/v1/tasks/${id}`;
+      const deleted = await other.request("DELETE", path, { token });
+      assert.equal(deleted.status, 204);
+      assertError(await one.request("GET", path, { token }), 41000);
+      t.mock.timers.tick(20_000);
+      const body = `body-${id}.spool`;
+      while ((await readdir(files)).includes(body)) await wait(2);
+    }
     assert.deepEqual(await readdir(files), ["body-2.spool"]);
   },
 );

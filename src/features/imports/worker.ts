@@ -197,10 +197,9 @@ function cancelledBodies(context: ImportContext): () => Promise<void> {
       .filter((task) => isOwnTask(context, task)).flatMap(partsOf);
     const needed = new Set(own.map(({ spool }) => spool));
     const ended = stored.filter(({ spool }) => !needed.has(spool));
-    await removeBodies(context, ended);
-    stored = [];
-    await store.durable(store.seq); // until then a task may be rolled back, and stored again
+    await store.durable(store.seq); // until then any of that may be rolled back
     stored = own;
+    await removeBodies(context, ended);
   };
 }
 
