@@ -117,8 +117,10 @@ export async function settleAwaited(
   const rows = awaitedOf(context, task);
   const user_id = rows[0]?.user_id ?? null;
   const items = itemsOf(context, rows);
-  const isOwn = createdBy(context, findTask(context, task), rows);
-  const hasEnded = rows[0]?.hasEnded ?? false;
+  const found = findTask(context, task);
+  const isOwn = createdBy(context, found, rows);
+  // What an import has done stays when it is cancelled, too.
+  const hasEnded = rows[0]?.hasEnded ?? found === undefined;
   for (let isDone = rows.length === 0; !isDone && !signal.aborted;) {
     await nextTick();
     const settled = settleItems(
@@ -359,14 +361,14 @@ function planRejection(
     }
   }
   const changes = [...all.values()].reverse(); // those that require another one first
-  // Of the record itself the line is told, and if it stays, it is stored so.
+  // The line reports the record itself; if that stays, it is stored so.
   const others = changes.filter(({ document: { id }, of }) =>
     id !== document.id || of !== collection
   );
   return {
     mutations: changes.flatMap(({ of, document: each, isDeleted }) => {
       if (isDeleted) return [deletionOf(of, each)];
-      // With its time, by which it is known to await more.
+      // With its time: if it awaits more, it is known by that.
       return each === document ? [] : [["put", of.name, each]];
     }),
     errors: [
