@@ -412,6 +412,8 @@ describe("each form is sent once", () => {
       ["name\nSmith, John\n", /Row 2 has “ John” in a column .*quotation/],
       ["name,label,price\na,b,1,5\n", /Row 2 has “5”/],
       ["name,,label\na,b,c\n", /Row 2 has “b”/],
+      ['name,label\na,b\n"Smith,c\nd,e\n', /Row 3 has a quotation mark/],
+      ['name,label\n"x"y",a\n', /Row 2 has a quotation mark/],
       ["name,label,name\na,b,c\n", /names name twice/],
       [Buffer.from("name,label\nZürich,a\n", "latin1"), /not in UTF-8/],
     ];
@@ -431,7 +433,10 @@ describe("each form is sent once", () => {
     await choose(
       "\ufeffid;name;label;price;;\r\n" +
         `${last + 3};Third;"two\r\nlines";12345678901234567;;\r\n\r\n` +
-        `${last + 1};First;a;1e400;;\r\n${last + 2};Second;"b;c";1.5;;\r\n`,
+        `${last + 1};First;a;1e400;;\r\n${last + 2};Second;"b;c";1.5;;\r\n` +
+        `;Last;d;0.30000000000000004;;\r\n${
+          last + 4
+        };Fourth;e;1.00000000000000001;;\r\n`,
     );
     await browser.until("document.querySelector('#preview table')");
     await browser.click(".bar .primary");
@@ -439,14 +444,17 @@ describe("each form is sent once", () => {
       "/succeeded/.test(document.querySelector('#record')?.innerText)",
     );
     const shown = await browser.text("#main");
-    assert.match(shown, /Rejected rows[^]*Row 4[^]*price[^]*Row 2[^]*price/);
+    assert.match(
+      shown,
+      /Rejected rows[^]*Row 4[^]*price[^]*Row 2[^]*price[^]*Row 7[^]*price/,
+    );
     const { body: added } = await server.request(
       "GET",
       `/v1/things?id:gt=${last}&sortby=id`,
     );
     assert.deepEqual(
       added.map(({ name, label, price }) => [name, label, price]),
-      [["Second", "b;c", 1.5]],
+      [["Second", "b;c", 1.5], ["Last", "d", 0.30000000000000004]],
     );
   });
 

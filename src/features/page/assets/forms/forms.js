@@ -136,7 +136,7 @@ function draftOf(name, controls, base) {
 function recordForm(view, { isNew, fixed, back, to }) {
   const { options: { writable, schema, methods }, response, properties } = view;
   const record = isNew ? {} : response.body;
-  // Only admins reach a user by its id; any other record can leave its URL through a parent.
+  // Any other record is where its own URL says: it can leave one through a parent.
   const isOwn = to === local(root.current_user_url ?? "");
   const target = isNew || isOwn ? to : record.url;
   const required = new Set(schema.required);
@@ -182,6 +182,7 @@ function recordForm(view, { isNew, fixed, back, to }) {
     await Promise.all(controls.map(({ settle }) => settle()));
     if (hasFaults(controls, summary)) return;
     const body = bodyOf(method === "PUT");
+    const before = authorization;
     const response = await send(method, target, {
       fields: isNew ? { "Idempotency-Key": draft.key } : {
         ...(etag && { "If-Match": etag }),
@@ -204,9 +205,8 @@ function recordForm(view, { isNew, fixed, back, to }) {
     draft.drop();
     await navigate(isNew ? response.body?.url ?? back : target);
     // A changed password ends all sign-ins of its user.
-    say(
-      isNew ? "Created." : `Changed${authorization ? "." : ": sign in again."}`,
-    );
+    const isEnded = before && !authorization;
+    say(isNew ? "Created." : `Changed${isEnded ? ": sign in again" : ""}.`);
   };
   /** @param {Json} mine @param {string} method */
   const conflict = async (mine, method) => {

@@ -50,7 +50,7 @@ function decode(bytes, fatal) {
   }
 }
 
-/** Parses CSV (RFC 4180) with commas, semicolons or tabs: whichever the first line has most of. @returns {string[][]} */
+/** Parses CSV (RFC 4180) with commas, semicolons or tabs: whichever the first line has most of; `misquoted` is the number of the first row whose quotation marks are not in pairs. */
 function parseCsv(text) {
   const [head = ""] = text.split(/\r?\n/, 1);
   const count = (separator) => head.split(separator).length;
@@ -62,17 +62,22 @@ function parseCsv(text) {
   );
   /** @type {string[][]} */
   const rows = [[]];
+  let misquoted = 0;
   for (const [, quoted = "", rest, end] of text.matchAll(cells)) {
+    const isPair = /^(?:"(?:[^"]|"")*")?$/.test(quoted);
+    if (!isPair || (quoted && rest.trim())) misquoted ||= rows.length;
     const value = quoted.replace(/^"|"$/g, "").replaceAll('""', '"') + rest;
     rows.at(-1)?.push(value);
     if (end !== separator) rows.push([]);
   }
-  return rows;
+  return { rows, misquoted };
 }
 
-/** Why rows of CSV cannot be turned into records, as a sentence; an empty text if they can. @param {string[][]} table */
-function faultOfCsv(table) {
-  const [head = [], ...rows] = table;
+/** Why CSV cannot be turned into records, as a sentence; an empty text if it can. @param {ReturnType<typeof parseCsv>} table */
+function faultOfCsv({ rows: [head = [], ...rows], misquoted }) {
+  if (misquoted) {
+    return `Row ${misquoted} has a quotation mark that does not end a text: write one within a text twice.`;
+  }
   const names = head.map((each) => each.trim());
   const twice = names.find((name, at) => name && names.indexOf(name) < at);
   if (twice) return `The first row names ${twice} twice: remove a column.`;
@@ -94,22 +99,27 @@ const computed = /^'*[=+\-@\t\r]/;
 function valueOfCell(text, schema = {}) {
   if (text === "") {
     const isText = schema.type === "string" && !schema.format && !schema.enum;
-    return isText && !schema.minLength ? "" : undefined;
+    const isEmptied = isText && !schema.minLength && schema.default == null;
+    return isEmptied ? "" : undefined;
   }
   if (isNumeric(schema)) {
     const number = /^-?\d+(?:\.\d+)?(?:e[+-]?\d+)?$/i.test(text)
       ? Number(text)
       : NaN;
-    const isExact = /^-?\d+$/.test(text)
-      ? Number.isSafeInteger(number)
-      : Number.isFinite(number);
-    return isExact ? number : text;
+    const digits = text.replace(/e.*/i, "").replace(/\D|^[-0.]+/g, "");
+    const isExact = digits.length <= 15 || String(number) === text;
+    return Number.isFinite(number) && isExact ? number : text;
   }
   if (typesOf(schema).includes("boolean") && /^(?:true|false)$/i.test(text)) {
     return /^t/i.test(text);
   }
   const rest = text.slice(1);
   return text.startsWith("'") && computed.test(rest) ? rest : text;
+}
+
+/** The id of a row; rows without one come last, so that they get higher ids. */
+function idOf({ record: { id } }) {
+  return Number.isSafeInteger(id) ? id : Infinity;
 }
 
 /** Turns CSV, whose first row names properties, into records with the numbers of their rows, in ascending order of their ids if they have some, as an import demands. */
@@ -122,9 +132,7 @@ function recordsOf(rows, properties) {
     ]).filter(([name, value]) => name && value !== undefined);
     return { row: at + 1, record: Object.fromEntries(values) };
   }).slice(1).filter(({ row }) => rows[row - 1].some(Boolean))
-    .toSorted(({ record: one }, { record: other }) =>
-      (one.id ?? 0) - (other.id ?? 0)
-    );
+    .toSorted((one, other) => idOf(one) - idOf(other) || 0); // not NaN
 }
 
 function preview(records, properties) {
@@ -176,10 +184,10 @@ export async function importForm(url, back) {
         "This file is not in UTF-8: save it as such. Excel calls that “CSV UTF-8”.",
       );
     }
-    const table = isCsv ? parseCsv(text) : [];
+    const table = parseCsv(isCsv ? text : "");
     const fault = faultOfCsv(table);
     if (fault) return refuse(fault);
-    const records = recordsOf(table, properties);
+    const records = recordsOf(table.rows, properties);
     const lines = isCsv
       ? records.map(({ record }) => JSON.stringify(record))
       : text.split("\n").filter((line) => line.trim());
