@@ -120,6 +120,8 @@ test("a line of what no version writes is refused in a sentence, and a repair ke
       "{}",
       "[5]",
       "[null]",
+      '[["del","zoos",1],5]',
+      '[["put","zoos",{"id":1,"name":"B"}],null]',
       `[["put","zoos",{"id":2,"name":${deep}}]]`,
     ]
   ) {
