@@ -207,11 +207,12 @@ async function backupCommand(
  */
 async function copyCommand({ flags }: CommandSettings): Promise<void> {
   const from = await findPlace("from", flags);
-  await copyStore(from, await findPlace("to", flags));
+  const to = await findPlace("to", flags);
   const { dataDir, etcd } = from;
   const isServed = etcd
     ? await (await import("../etcd/open.ts")).isServed(etcd)
-    : await isLocked(storeFolder({ folder: dataDir }));
+    : await isLocked(storeFolder({ folder: dataDir })).catch(() => false); // it may be missing
+  await copyStore(from, to);
   if (!isServed) return;
   printError(
     `zoo-api: a server uses ${dataDir}${

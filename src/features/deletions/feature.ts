@@ -41,8 +41,8 @@ import { DeletionWorker } from "./worker.ts";
 /** The longest that a request waits for the end of its task, in seconds. */
 const maxWaitSeconds = 30;
 
-/** Characters that tell flags and forms of ideographs apart, and that no filter compares. */
-const tags = /[\u{e0000}-\u{e0fff}]/u;
+/** The characters that tell flags and forms of ideographs apart: no filter compares them. */
+const uncompared = /[\u{e0000}-\u{e0fff}]/u;
 
 const cascade = optional(boolean(), false);
 
@@ -79,14 +79,14 @@ function parseDeletion(
   const padded = filters.find(([name, value]) => {
     const compared = foldText(`|${value}|`).slice(1, -1); // with its spaces
     return /:(?:contains|starts)$/.test(name) &&
-      (compared !== compared.trim() || tags.test(value));
+      (compared !== compared.trim() || uncompared.test(value));
   });
   if (padded) {
     throw new ApiError(
       40004,
       `The filter "${
         padded[0]
-      }" of a deletion must not begin or end with a space, or have the tags of a flag: they are not compared, so more ${collection.name} would match.`,
+      }" of a deletion must not begin or end with a space, or tell flags or forms of ideographs apart: that is not compared, so more ${collection.name} would match.`,
     );
   }
   return {

@@ -402,6 +402,6 @@ function checkId(
     field: "id",
     code,
     message:
-      `"id" ${reason}: it must be ${idProperty.expected}, above ${lastId}, the highest id used so far${limit}: lines must be in the order of their ids; or omit it.`,
+      `"id" ${reason}: it must be ${idProperty.expected}, above ${lastId}, the highest id used so far${limit}, so lines must be in ascending order of their ids; or omit it.`,
   }];
 }

@@ -94,14 +94,15 @@ export async function importCommand(
     };
     const earlier = unfinishedTasks(context)
       .filter((task) => isOwnTask(context, task));
-    const task = await importFiles(context, requiredFirst(sources, importable));
     let code = 0;
+    const importing = importFiles(context, requiredFirst(sources, importable));
+    await importing.catch(() => {}); // somebody may have deleted its task
     for (const { id } of earlier) {
       const ended = findTask(context, id);
       if (ended === undefined || isUnfinished(ended)) continue;
       code = Math.max(code, await report(ended, `task ${id}, resumed: `));
     }
-    return Math.max(code, await report(task));
+    return Math.max(code, await report(await importing));
   } finally {
     await store.close();
   }
@@ -237,7 +238,7 @@ async function importFiles(
   const { signal } = reading;
   let isStored = false;
   const interrupt = () => isStored ? void worker.stop() : reading.abort();
-  for (const name of endings) process.once(name, interrupt);
+  for (const name of endings) process.on(name, interrupt);
   const files = sources.map(({ collection, file }, at) => ({
     collection,
     body: readInput(file, {
@@ -308,7 +309,8 @@ async function report(task: Task, name = ""): Promise<number> {
   }
   if (errors.some(({ collection }) => collection === "users")) {
     printError(
-      "private records of the users who were rejected have no owner: to keep the owners, import into a store without users",
+      name +
+        "private records of the users who were rejected have no owner: to keep the owners, import into a store without users",
     );
   }
   await print(`${name}imported ${imported} ${names}, rejected ${rejected}\n`);
