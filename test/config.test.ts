@@ -122,6 +122,28 @@ test("a message never repeats the password in a URL", () => {
   });
 });
 
+test("the password for etcd is in a file that a flag or a variable names", async (t) => {
+  const folder = await temporaryFolder();
+  t.after(() => removeFolder(folder));
+  const file = join(folder, "password");
+  await writeFile(file, "secret\n");
+  const STORE = "etcd://a/zoo";
+  const flags = new Map([["etcd-password-file", file]]);
+  for (
+    const reader of [
+      createReader(flags, { STORE }),
+      createReader(none, { STORE, ETCD_PASSWORD_FILE: file }),
+      createReader(none, { STORE, ETCD_PASSWORD: "secret" }),
+    ]
+  ) {
+    assert.equal((await findEtcd(reader))?.password, "secret");
+  }
+  const missing = { STORE, ETCD_PASSWORD_FILE: join(folder, "none") };
+  await assert.rejects(findEtcd(createReader(none, missing)), {
+    message: /^ETCD_PASSWORD_FILE: .*none/,
+  });
+});
+
 test("a file is read without what an editor adds: a byte-order mark, and the newline at its end", async (t) => {
   const folder = await temporaryFolder();
   t.after(() => removeFolder(folder));

@@ -19,12 +19,15 @@ import { flagOf } from "./command-line.ts";
 export const commands: Commands = { locked: [0, serveLocked] };
 
 /** The settings that name a file or folder, as a flag or a variable, and those that do so only as a flag. */
-const paths = ["TLS_CERT", "TLS_KEY", "COLLECTIONS", "PUBLIC", "SEED"];
-const flagPaths = [
-  "admin-password-file",
-  "etcd-password-file",
-  "jwt-secret-file",
+const paths = [
+  "TLS_CERT",
+  "TLS_KEY",
+  "COLLECTIONS",
+  "PUBLIC",
+  "SEED",
+  "ETCD_PASSWORD_FILE",
 ];
+const flagPaths = ["admin-password-file", "jwt-secret-file"];
 
 /** Returns the path of a file of the program, which is one folder up. */
 const fileOf = (name: string) =>
