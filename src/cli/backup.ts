@@ -196,6 +196,11 @@ async function backupCommand(
   if (!to) {
     throw new UsageError("backup: name a folder to copy to: backup DIR");
   }
+  if (urlForm.test(to)) {
+    throw new UsageError(
+      "backup: name a folder, not a URL: copy writes to etcd",
+    );
+  }
   await copyStore(settings, { dataDir: to });
 }
 
@@ -221,11 +226,14 @@ async function copyCommand({ flags }: CommandSettings): Promise<void> {
   );
 }
 
+/** What names no folder: perhaps a URL with a mistake. */
+const urlForm = /^[\w+.-]+:\/\//;
+
 /** Returns the place that a flag names. */
 async function findPlace(flag: string, flags: Flags): Promise<Place> {
   const dataDir = flags.get(flag);
   if (!dataDir) throw new UsageError(`copy: name a store with --${flag}`);
-  if (!/^etcds?:/.test(dataDir)) return { dataDir };
+  if (!urlForm.test(dataDir)) return { dataDir };
   const named = new Map([...flags, ["store", dataDir]]);
   const etcd = await findEtcd(createReader(named, process.env))
     .catch((error: Error) => {

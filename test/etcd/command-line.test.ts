@@ -232,6 +232,11 @@ test("what cannot be done with etcd is refused with what is allowed", async (t) 
       ["copy", "--from", join(folder, "none"), "--to", store],
       /none: there is no such/,
     ],
+    [
+      ["copy", "--from", folder, "--to", "ectd://zoo:hunter@h/zoo"],
+      /--to: "ectd:\/\/…@h\/zoo" is not allowed: it must be file, or etcd:/,
+    ],
+    [["backup", "etcd://zoo:hunter@h/zoo"], /name a folder, not a URL/],
     [["repair", "--store", store], /only a folder can be repaired/],
     [
       ["check", "--store", "redis://127.0.0.1/zoo"],
