@@ -58,7 +58,7 @@ const uncertainCodes = [unknown, deadlineExceeded, unavailable];
 
 /** The errors after which etcd has not carried out the call. */
 const harmlessErrors =
-  /no leader|ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN/;
+  /no leader|ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|certificate|before secure TLS/;
 
 const minAttemptMs = 500;
 
@@ -395,6 +395,12 @@ export function etcdError(
 
 /** What to do about some of etcd's errors. */
 const advices = [
+  [
+    "certificate",
+    "NODE_EXTRA_CA_CERTS names the file of your own authority",
+  ],
+  ["before secure TLS", "etcd:// is for a port without TLS"],
+  ["socket hang up", "etcds:// is for a port with TLS"],
   ["user name is empty", "set ETCD_USER and ETCD_PASSWORD"],
   [
     "space exceeded",

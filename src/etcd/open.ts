@@ -24,6 +24,7 @@ import {
   nameForm,
   putOnce,
   putParts,
+  rangeOf,
   readHead,
   requireUsable,
   seqOf,
@@ -45,9 +46,12 @@ export async function openEtcdStore(
   const { release } = await acquireLock(folder);
   try {
     const client = new EtcdClient(options);
-    const { lease, serverId } = await announce(client, folder);
+    const { prefix } = options;
+    const isEmpty = await readHead(client) === "";
+    const notice = await compareFolder(folder, { prefix, isEmpty });
+    if (notice) log("error", notice);
+    const { lease, serverId } = await announce(client, folder, prefix);
     const loaded = await load(client, { tables, memory });
-    if (loaded.head === "") await refuseForgottenCopy(folder, options);
     memory?.requireFit(options.prefix);
     const proposed = randomName(folder);
     const incarnation = await putOnce(client, "incarnation", proposed);
@@ -76,12 +80,19 @@ export async function openEtcdStore(
  * Announces a server under the name in its folder, where its imports are; under
  * another one if that is a copy, as of a whole machine, which has none.
  */
-async function announce(client: EtcdClient, place: StoreFolder) {
+async function announce(
+  client: EtcdClient,
+  place: StoreFolder,
+  prefix: string,
+) {
   const { files, folder } = place;
-  const stored = await readSmallFile(files, folder, "server");
-  const [known = "", ...earlier] = stored?.toString().trim().split(" ") ?? [];
-  const write = (...names: readonly string[]) =>
-    writeSmallFile(files, join(folder, "server"), `${names.join(" ")}\n`);
+  const [known = "", , ...earlier] = await readIdentity(place);
+  const write = (name: string, ...processes: readonly string[]) =>
+    writeSmallFile(
+      files,
+      join(folder, "server"),
+      `${[name, prefix, ...processes].join(" ")}\n`,
+    );
   const lease = new Lease(client);
   let serverId = known;
   let process = randomName(place);
@@ -97,18 +108,58 @@ async function announce(client: EtcdClient, place: StoreFolder) {
   return { lease, serverId };
 }
 
-/** Refuses to begin an empty store beside one in the folder: somebody forgot to copy that. */
-async function refuseForgottenCopy(
-  { files, folder }: StoreFolder,
-  { prefix }: EtcdOptions,
-): Promise<void> {
-  const names = await files.list(folder);
-  if (!names.some((name) => generationOf(name) !== undefined)) return;
+/** Returns the words of the file `server`: the name, the prefix in etcd, and names of the last processes. */
+async function readIdentity({ files, folder }: StoreFolder) {
+  const stored = await readSmallFile(files, folder, "server");
+  return stored?.toString().trim().split(" ") ?? [];
+}
+
+/**
+ * Returns what is to be said of a folder beside a store in etcd.
+ *
+ * @throws {StoreError} not-empty if an empty store would begin there by mistake:
+ * somebody forgot to copy the one in the folder, or mistyped the prefix
+ */
+async function compareFolder(
+  place: StoreFolder,
+  { prefix, isEmpty }: { readonly prefix: string; readonly isEmpty: boolean },
+): Promise<string | undefined> {
+  const { files, folder } = place;
+  const [, last = prefix] = await readIdentity(place);
+  const holdsStore = (await files.list(folder))
+    .some((name) => generationOf(name) !== undefined);
+  if (!isEmpty) {
+    return holdsStore
+      ? `The folder ${folder} holds a store that is not used, as etcd has one; commands without --store use it: move it away`
+      : undefined;
+  }
+  if (holdsStore) {
+    throw new StoreError(
+      "not-empty",
+      `The folder ${folder} holds a store, and etcd has none under ${prefix}: ` +
+        'copy it with "zoo-api copy", or name another folder with --data-dir',
+    );
+  }
+  if (last === prefix) return undefined;
   throw new StoreError(
     "not-empty",
-    `The folder ${folder} holds a store, and etcd has none under ${prefix}: ` +
-      'copy it with "zoo-api copy", or name another folder with --data-dir',
+    `etcd has no store under ${prefix}, and this server last used the one under ${last}: ` +
+      `correct STORE or, to begin an empty store, delete ${folder}/server`,
   );
+}
+
+/** Loads a store; again if servers have replaced its snapshots meanwhile. */
+async function loadWhole(client: EtcdClient, options: FolderScanOptions) {
+  for (let attempt = 1;; attempt++) {
+    const snapshots = () => client.get(rangeOf("snapshot"));
+    const before = String((await snapshots()).map(({ key }) => key));
+    try {
+      return await load(client, options);
+    } catch (error) {
+      const after = String((await snapshots()).map(({ key }) => key));
+      if (after === before || attempt === 5) throw error;
+    }
+  }
 }
 
 /** Reads a store without opening it; if it is thorough, also what servers need beside the records. */
@@ -118,7 +169,7 @@ export async function scanEtcd(
   isThorough = false,
 ): Promise<FolderScan> {
   const client = new EtcdClient(etcd);
-  const { tables, head } = await load(client, options);
+  const { tables, head } = await loadWhole(client, options);
   const seq = seqOf(head);
   for (const key of isThorough ? ["incarnation", "secret"] : []) {
     const [found] = await client.get([key]);

@@ -167,7 +167,7 @@ export async function load(
     const { last = {} } = scan.header;
     const isOwn = Object.values(last ?? [last]).every((each) =>
       Array.isArray(each) && each.length === 2 &&
-      each.every(Number.isSafeInteger)
+      each.every((count) => Number.isSafeInteger(count) && count >= 0)
     );
     if (!scan.isSealed || !isOwn) throw foreignValue(snapshot.key);
     restoreCounters(loaded.tables, scan.header);

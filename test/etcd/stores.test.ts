@@ -2,7 +2,7 @@
 
 import { strict as assert } from "node:assert";
 import { Buffer } from "node:buffer";
-import { cp, mkdir, writeFile } from "node:fs/promises";
+import { cp, mkdir, readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
@@ -535,8 +535,7 @@ test("a head that is missing beside a log or a snapshot is refused by all that r
     await assert.rejects(copyToEtcd(source, undefined, etcd), refusal);
     assert.deepEqual(gateway.keys, keys);
     await assert.rejects(open(t, etcd), refusal);
-    const added = gateway.keys.filter((each) => !keys.includes(each));
-    assert.deepEqual(added.map((each) => each.split("/")[0]), ["servers"]);
+    assert.deepEqual(gateway.keys, keys);
   }
 });
 
@@ -661,11 +660,75 @@ test("no empty store is begun in etcd beside one in the folder", async (t) => {
     message: /holds a store, and etcd has none under zoo\/: copy it with/,
   });
   assert.equal(gateway.head, "");
-  // Once there is one, the folder's is of no account.
+  assert.ok(!(await readdir(folder)).includes("server"));
+  // Once there is one, the folder's is not used.
   await add(await open(t, etcd), "Vienna");
-  const served = await openEtcdStore({ folder, tables }, etcd);
+  const lines: string[] = [];
+  const log = (_level: string, line: string) => void lines.push(line);
+  const served = await openEtcdStore({ folder, tables, log }, etcd);
   assert.deepEqual(namesIn(served), ["Vienna"]);
+  assert.match(lines.join(), /holds a store that is not used.* move it away/);
   await served.close();
+});
+
+test("no empty store is begun under another prefix than that of the folder", async (t) => {
+  const gateway = new Gateway();
+  const etcd = await gateway.listen(t);
+  const folder = await temporaryFolder();
+  t.after(() => removeFolder(folder));
+  const openAt = (prefix: string) =>
+    openEtcdStore({ folder, tables: [{ name: "zoos" }] }, { ...etcd, prefix });
+  const store = await openAt("zoo/");
+  await add(store, "Berlin");
+  await store.close();
+  await assert.rejects(openAt("zo/"), {
+    code: "not-empty",
+    message: /no store under zo\/, .* last used the one under zoo\/: correct/,
+  });
+  const same = await openAt("zoo/");
+  assert.deepEqual(namesIn(same), ["Berlin"]);
+  await same.close();
+  await rm(join(folder, "server"));
+  await (await openAt("zo/")).close();
+});
+
+test("a store is read again if servers replace its snapshots meanwhile", async (t) => {
+  const gateway = new Gateway();
+  const etcd = await gateway.listen(t);
+  const store = await open(t, etcd);
+  await add(store, "x".repeat(1_300_000)); // in parts
+  for (const name of ["a", "b"]) {
+    await store.checkpoint();
+    await add(store, name);
+  }
+  let isReplaced = false;
+  gateway.delayOf = async (path, { key = "" }) => {
+    const text = Buffer.from(key, "base64").toString();
+    if (path !== "kv/range" || isReplaced || !/^zoo\/parts/.test(text)) return;
+    isReplaced = true;
+    for (const name of ["c", "d"]) {
+      await store.checkpoint();
+      await add(store, name);
+    }
+  };
+  const lines: unknown[] = [];
+  const scan = await scanEtcd(etcd, {
+    files: realFiles,
+    tables: [{ name: "zoos" }],
+    onTransaction: (line) => void lines.push(line),
+  });
+  assert.ok(isReplaced);
+  assert.equal(scan.tables.get("zoos")?.size, 5);
+});
+
+test("what does not fit TLS is told with what to do, and nothing was changed", async (t) => {
+  const etcd = await new Gateway().listen(t);
+  const endpoints = etcd.endpoints.map((each) =>
+    each.replace("http:", "https:")
+  );
+  await assert.rejects(open(t, { ...etcd, endpoints, timeoutMs: 500 }), {
+    message: /(?:secure TLS|SSL|EPROTO).*; nothing was changed/s,
+  });
 });
 
 test("what answers without being etcd is named at once", async (t) => {
