@@ -14,6 +14,26 @@ import { adminPassword, assertError, lacks, signInNew } from "../harness.ts";
 import { notes } from "../library.ts";
 import { Gateway } from "./gateway.ts";
 
+/** An import as it is stored before its first line is read. */
+const queued = {
+  id: 1,
+  type: "import",
+  collection: "zoos",
+  status: "queued",
+  lines: 0,
+  imported: 0,
+  rejected: 0,
+  errors: [],
+  failure: null,
+  user_id: 1,
+  spool: "none",
+  given: {},
+  byte: 0,
+  line: 0,
+  created_at: "2026-01-01T00:00:00.000Z",
+  updated_at: "2026-01-01T00:00:00.000Z",
+};
+
 const serverOf = ({ store }: Running) => asShared(store)?.serverId ?? "";
 
 const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
@@ -429,25 +449,12 @@ test(
     await mkdir(files);
     for (const id of [1, 2, 3]) {
       await writeFile(join(files, `body-${id}.spool`), "{}");
-      const time = "2026-01-01T00:00:00.000Z";
       const task = {
+        ...queued,
         id,
-        type: "import",
         collection: "users", // which no server imports
-        status: "queued",
-        lines: 0,
-        imported: 0,
-        rejected: 0,
-        errors: [],
-        failure: null,
-        user_id: 1,
         spool: `body-${id}`,
-        given: {},
         server: serverOf(one),
-        byte: 0,
-        line: 0,
-        created_at: time,
-        updated_at: time,
       };
       await one.store.settle(() => ({
         seq: one.store.apply([["put", "tasks", task]], 1),
@@ -489,25 +496,7 @@ test(
   async (t) => {
     t.mock.timers.enable({ apis: ["setInterval"] });
     const { gateway, one, token } = await startServers(t);
-    const task = {
-      id: 1,
-      type: "import",
-      collection: "zoos",
-      status: "queued",
-      lines: 0,
-      imported: 0,
-      rejected: 0,
-      errors: [],
-      failure: null,
-      user_id: 1,
-      spool: "none",
-      given: {},
-      server: "gone",
-      byte: 0,
-      line: 0,
-      created_at: "2026-01-01T00:00:00.000Z",
-      updated_at: "2026-01-01T00:00:00.000Z",
-    };
+    const task = { ...queued, server: "gone" };
     const store = (imported: number) =>
       one.store.settle(() => {
         const mutation = ["put", "tasks", { ...task, imported }] as const;
