@@ -76,9 +76,7 @@ async function printVersion(): Promise<void> {
 function describeSetting([variable, setting]: [string, Setting]): string {
   const { file, description, default: value } = setting;
   const { defaultText = value ?? "none" } = setting;
-  const flag = `--${flagOf(variable, setting)} ${
-    file === "flag" ? "FILE" : "VALUE"
-  }`;
+  const flag = `--${flagOf(variable, setting)} ${file ? "FILE" : "VALUE"}`;
   return `  ${flag.padEnd(28)}${description}\n${
     "".padEnd(30)
   }variable ${variable}, default: ${defaultText}\n`;

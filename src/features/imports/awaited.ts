@@ -117,10 +117,8 @@ export async function settleAwaited(
   const rows = awaitedOf(context, task);
   const user_id = rows[0]?.user_id ?? null;
   const items = itemsOf(context, rows);
-  const found = findTask(context, task);
-  const isOwn = createdBy(context, found, rows);
-  // What an import has done stays when it is cancelled, too.
-  const hasEnded = rows[0]?.hasEnded ?? found === undefined;
+  const isOwn = createdBy(context, findTask(context, task), rows);
+  const hasEnded = rows[0]?.hasEnded ?? false;
   for (let isDone = rows.length === 0; !isDone && !signal.aborted;) {
     await nextTick();
     const settled = settleItems(
@@ -219,7 +217,12 @@ function settleItems(
       const { mutations = [], errors = [], rejected = 0 } = settleItem(
         records,
         item,
-        { isOwn, knowsAll: task?.created !== undefined, hasEnded },
+        {
+          isOwn,
+          knowsAll: task?.created !== undefined,
+          // What an import has done stays when it is cancelled, too.
+          hasEnded: hasEnded || task === undefined,
+        },
       );
       mutations.forEach(apply);
       if (errors.length === 0 || task === undefined) continue;

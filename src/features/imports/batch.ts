@@ -374,7 +374,7 @@ export function anotherRecord(
 ): FieldError {
   const { expected, target } = visibleProperties.get(name) ?? {};
   const reason = target?.owner === undefined
-    ? `is ${id}, which is another record`
+    ? `is ${id}, which is another record: give a line that others refer to an "id"`
     : `is ${id}, which does not exist: it must be ${expected}`;
   return fieldError(name, { code: "reference", reason });
 }

@@ -237,7 +237,12 @@ async function importFiles(
   const reading = new AbortController();
   const { signal } = reading;
   let isStored = false;
-  const interrupt = () => isStored ? void worker.stop() : reading.abort();
+  const interrupt = () => {
+    if (isStored) return void worker.stop();
+    // A FIFO that nobody writes cannot be closed: the next signal ends the process.
+    for (const name of endings) process.off(name, interrupt);
+    reading.abort();
+  };
   for (const name of endings) process.on(name, interrupt);
   const files = sources.map(({ collection, file }, at) => ({
     collection,

@@ -3,6 +3,7 @@
 import { strict as assert } from "node:assert";
 import { execFile, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
+import { existsSync } from "node:fs";
 import { mkdir, readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
@@ -374,6 +375,27 @@ test("an import that finishes an earlier one tells of its lines too, and so does
     );
     await server.stop();
   }
+});
+
+test("an import of a FIFO that nobody writes ends with the second signal", {
+  skip: process.platform === "win32",
+}, async () => {
+  const fifo = join(own, "fifo");
+  spawnSync("mkfifo", [fifo]);
+  const place = ["--data-dir", join(own, "of-fifo")];
+  const [program = "", ...words] = mainCommand;
+  const child = spawn(process.execPath, [
+    ...[program, ...words],
+    ...["import", "zoos", fifo, ...place],
+  ], { stdio: "ignore" });
+  const end = once(child, "exit");
+  while (!existsSync(join(own, "of-fifo", "spool"))) await wait(5);
+  while (child.exitCode === null && child.signalCode === null) {
+    child.kill("SIGINT");
+    await wait(20);
+  }
+  await end;
+  assert.notEqual(child.exitCode, 0);
 });
 
 test("a folder that lacks a file of an export, or has a part of one, is not taken for a whole export", async () => {
