@@ -227,7 +227,7 @@ async function copyCommand({ flags }: CommandSettings): Promise<void> {
 }
 
 /** What names no folder: perhaps a URL with a mistake. */
-const urlForm = /^[\w+.-]+:\/\//;
+const urlForm = /^(?:[\w+.-]+:\/\/|etcds?:)/;
 
 /** Returns the place that a flag names. */
 async function findPlace(flag: string, flags: Flags): Promise<Place> {
@@ -237,7 +237,12 @@ async function findPlace(flag: string, flags: Flags): Promise<Place> {
   const named = new Map([...flags, ["store", dataDir]]);
   const etcd = await findEtcd(createReader(named, process.env))
     .catch((error: Error) => {
-      throw new UsageError(error.message.replace(/^--store/, `--${flag}`));
+      throw new UsageError(
+        error.message.replace(/^--store/, `--${flag}`).replace(
+          /\/[^/]*@/,
+          "/…@",
+        ),
+      );
     });
   return { dataDir, etcd };
 }
