@@ -414,6 +414,7 @@ describe("each form is sent once", () => {
       ["name,,label\na,b,c\n", /Row 2 has “b”/],
       ['name,label\na,b\n"Smith,c\nd,e\n', /Row 3 has a quotation mark/],
       ['name,label\n"x"y",a\n', /Row 2 has a quotation mark/],
+      [`name,label\n"x,${"a\n".repeat(5 << 20)}`, /Row 2 has a quotation mark/],
       ["name,label,name\na,b,c\n", /names name twice/],
       [Buffer.from("name,label\nZürich,a\n", "latin1"), /not in UTF-8/],
     ];
@@ -434,7 +435,7 @@ describe("each form is sent once", () => {
       "\ufeffid;name;label;price;;\r\n" +
         `${last + 3};Third;"two\r\nlines";12345678901234567;;\r\n\r\n` +
         `${last + 1};First;a;1e400;;\r\n${last + 2};Second;"b;c";1.5;;\r\n` +
-        `;Last;d;0.30000000000000004;;\r\n${
+        `;Last;d;0.30000000000000004;;\r\n;Long;f;3.5000000000000000;;\r\n${
           last + 4
         };Fourth;e;1.00000000000000001;;\r\n`,
     );
@@ -446,7 +447,7 @@ describe("each form is sent once", () => {
     const shown = await browser.text("#main");
     assert.match(
       shown,
-      /Rejected rows[^]*Row 4[^]*price[^]*Row 2[^]*price[^]*Row 7[^]*price/,
+      /Rejected rows[^]*Row 4[^]*price[^]*Row 2[^]*price[^]*Row 8[^]*price/,
     );
     const { body: added } = await server.request(
       "GET",
@@ -454,7 +455,11 @@ describe("each form is sent once", () => {
     );
     assert.deepEqual(
       added.map(({ name, label, price }) => [name, label, price]),
-      [["Second", "b;c", 1.5], ["Last", "d", 0.30000000000000004]],
+      [["Second", "b;c", 1.5], ["Last", "d", 0.30000000000000004], [
+        "Long",
+        "f",
+        3.5,
+      ]],
     );
   });
 

@@ -42,7 +42,7 @@ import { DeletionWorker } from "./worker.ts";
 const maxWaitSeconds = 30;
 
 /** The characters that tell flags and forms of ideographs apart: no filter compares them. */
-const uncompared = /[\u{e0000}-\u{e0fff}]/u;
+const uncomparedCharacters = /[\u{e0000}-\u{e0fff}]/u;
 
 const cascade = optional(boolean(), false);
 
@@ -79,7 +79,7 @@ function parseDeletion(
   const padded = filters.find(([name, value]) => {
     const compared = foldText(`|${value}|`).slice(1, -1); // with its spaces
     return /:(?:contains|starts)$/.test(name) &&
-      (compared !== compared.trim() || uncompared.test(value));
+      (compared !== compared.trim() || uncomparedCharacters.test(value));
   });
   if (padded) {
     throw new ApiError(

@@ -182,7 +182,7 @@ function recordForm(view, { isNew, fixed, back, to }) {
     await Promise.all(controls.map(({ settle }) => settle()));
     if (hasFaults(controls, summary)) return;
     const body = bodyOf(method === "PUT");
-    const before = authorization;
+    const wasSignedIn = Boolean(authorization);
     const response = await send(method, target, {
       fields: isNew ? { "Idempotency-Key": draft.key } : {
         ...(etag && { "If-Match": etag }),
@@ -205,7 +205,7 @@ function recordForm(view, { isNew, fixed, back, to }) {
     draft.drop();
     await navigate(isNew ? response.body?.url ?? back : target);
     // A changed password ends all sign-ins of its user.
-    const isEnded = before && !authorization;
+    const isEnded = wasSignedIn && !authorization;
     say(isNew ? "Created." : `Changed${isEnded ? ": sign in again" : ""}.`);
   };
   /** @param {Json} mine @param {string} method */

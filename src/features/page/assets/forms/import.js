@@ -50,33 +50,33 @@ function decode(bytes, fatal) {
   }
 }
 
-/** Parses CSV (RFC 4180) with commas, semicolons or tabs: whichever the first line has most of; `misquoted` is the number of the first row whose quotation marks are not in pairs. */
+/** Parses CSV (RFC 4180) with commas, semicolons or tabs: whichever the first line has most of; `misquotedRow` is the number of the first row whose quotation marks are not in pairs. */
 function parseCsv(text) {
   const [head = ""] = text.split(/\r?\n/, 1);
   const count = (separator) => head.split(separator).length;
   const [separator] = [",", ";", "\t"]
     .toSorted((one, other) => count(other) - count(one));
   const cells = RegExp(
-    `("(?:[^"]|"")*"?)?([^${separator}\r\n]*)(${separator}|\r?\n|\r|$)`,
+    `("[^"]*(?:""[^"]*)*"?)?([^${separator}\r\n]*)(${separator}|\r?\n|\r|$)`,
     "g",
   );
   /** @type {string[][]} */
   const rows = [[]];
-  let misquoted = 0;
+  let misquotedRow = 0;
   for (const [, quoted = "", rest, end] of text.matchAll(cells)) {
-    const isPair = /^(?:"(?:[^"]|"")*")?$/.test(quoted);
-    if (!isPair || (quoted && rest.trim())) misquoted ||= rows.length;
+    const isPair = /^(?:"[^"]*(?:""[^"]*)*")?$/.test(quoted);
+    if (!isPair || (quoted && rest.trim())) misquotedRow ||= rows.length;
     const value = quoted.replace(/^"|"$/g, "").replaceAll('""', '"') + rest;
     rows.at(-1)?.push(value);
     if (end !== separator) rows.push([]);
   }
-  return { rows, misquoted };
+  return { rows, misquotedRow };
 }
 
 /** Why CSV cannot be turned into records, as a sentence; an empty text if it can. @param {ReturnType<typeof parseCsv>} table */
-function faultOfCsv({ rows: [head = [], ...rows], misquoted }) {
-  if (misquoted) {
-    return `Row ${misquoted} has a quotation mark that does not end a text: write one within a text twice.`;
+function faultOfCsv({ rows: [head = [], ...rows], misquotedRow }) {
+  if (misquotedRow) {
+    return `Row ${misquotedRow} has a quotation mark that does not end a text: write one within a text twice.`;
   }
   const names = head.map((each) => each.trim());
   const twice = names.find((name, at) => name && names.indexOf(name) < at);
@@ -95,6 +95,16 @@ function faultOfCsv({ rows: [head = [], ...rows], misquoted }) {
 /** What a text begins with that a spreadsheet would compute; an apostrophe before it, as {@linkcode cell} writes it, stays when that is read again. */
 const computed = /^'*[=+\-@\t\r]/;
 
+/** Returns whether a number has all digits of a text. */
+function isExact(text, number) {
+  const digitsOf = (each) =>
+    each.replace(/e.*/i, "").replace(/\D/g, "").replace(/^0+/, "");
+  const digits = digitsOf(text);
+  if (digits === "") return true; // 0
+  return digits.length <= 100 &&
+    digitsOf(number.toPrecision(digits.length)) === digits;
+}
+
 /** Returns the value of a cell by the schema of its column; a text that is not one stays, for the server to refuse. */
 function valueOfCell(text, schema = {}) {
   if (text === "") {
@@ -106,9 +116,7 @@ function valueOfCell(text, schema = {}) {
     const number = /^-?\d+(?:\.\d+)?(?:e[+-]?\d+)?$/i.test(text)
       ? Number(text)
       : NaN;
-    const digits = text.replace(/e.*/i, "").replace(/\D|^[-0.]+/g, "");
-    const isExact = digits.length <= 15 || String(number) === text;
-    return Number.isFinite(number) && isExact ? number : text;
+    return Number.isFinite(number) && isExact(text, number) ? number : text;
   }
   if (typesOf(schema).includes("boolean") && /^(?:true|false)$/i.test(text)) {
     return /^t/i.test(text);
