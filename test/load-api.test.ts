@@ -151,6 +151,18 @@ test("a folder is reported in one line, also if it has the name of a file", asyn
   });
 });
 
+test("a file that is not UTF-8 is refused, as its texts would be others", async () => {
+  const file = join(folder, "latin.mjs");
+  const text = 'export default () => { return { title: "Zoos für alle" }; };';
+  await writeFile(file, text, "latin1");
+  await assert.rejects(loadApi(file), {
+    name: "UsageError",
+    message: RegExp(
+      `^${file}: COLLECTIONS: cannot read .*: it must be a readable file of UTF-8 text$`,
+    ),
+  });
+});
+
 test("a file that is missing is reported in one line", async () => {
   const file = join(folder, "missing.mjs");
   const message = `${file}: Cannot find module '${file}'`;

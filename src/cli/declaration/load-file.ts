@@ -10,7 +10,7 @@ import {
   type ApiFile,
   declareApi,
 } from "../../api/declaration/api.ts";
-import { UsageError } from "../../usage.ts";
+import { readText, UsageError } from "../../usage.ts";
 import { errorCode, errorText } from "../../store/error.ts";
 import { statOf } from "../../store/log/files.ts";
 import { withCheckedRule } from "./checked-rule.ts";
@@ -35,6 +35,8 @@ export async function loadFile(file: string): Promise<ApiDeclaration> {
     if (stats?.isDirectory()) {
       throw new UsageError("it is a folder: name a file in it");
     }
+    // Node.js would replace other bytes, also in texts and patterns.
+    if (stats) readText("COLLECTIONS", file);
     const api = await watch(async () => {
       const { default: declare } = await import(
         pathToFileURL(resolve(file)).href
