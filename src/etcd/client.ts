@@ -58,7 +58,7 @@ const uncertainCodes = [unknown, deadlineExceeded, unavailable];
 
 /** The errors after which etcd has not carried out the call. */
 const harmlessErrors =
-  /no leader|ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|certificate|before secure TLS/;
+  /no leader|ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|certificate|before secure TLS|EPROTO/;
 
 const minAttemptMs = 500;
 
@@ -321,6 +321,8 @@ export function serverKey(id: string): string {
 /** The lease of a server: the sign for the others that it is there. */
 export class Lease {
   id: string | undefined;
+  /** True once it was said that another process has taken the name. */
+  isReported = false;
   readonly #client: EtcdClient;
   #key = "";
   #process = "";
@@ -336,20 +338,22 @@ export class Lease {
   async claim(
     serverId: string,
     process: string,
-    earlier: readonly string[],
+    earlierProcesses: readonly string[],
   ): Promise<boolean> {
     this.#key = serverKey(serverId);
     this.#process = process;
-    return await this.renew(earlier);
+    return await this.renew(earlierProcesses);
   }
 
   /** Renews the lease; returns false if another process has taken the name. */
-  async renew(earlier: readonly string[] = []): Promise<boolean> {
+  async renew(earlierProcesses: readonly string[] = []): Promise<boolean> {
     const isAlive = await this.#keepAlive();
     const [found] = await this.#client.get([this.#key]);
     const current = String(found?.value ?? "");
     if (current === this.#process && isAlive) return true;
-    if (current && ![...earlier, this.#process].includes(current)) return false;
+    if (current && ![...earlierProcesses, this.#process].includes(current)) {
+      return false;
+    }
     if (found && current === "") { // of version 0.2.0
       await this.#client.put(this.#key, this.#process, this.id);
       return true;
@@ -362,7 +366,7 @@ export class Lease {
     return isDone || String(other?.value) === this.#process;
   }
 
-  /** Returns whether the lease still was there; otherwise it is a new one. */
+  /** Returns false if the lease had ended, and another one was granted. */
   async #keepAlive(): Promise<boolean> {
     if (this.id !== undefined) {
       const { result } = await this.#client.call("lease/keepalive", {
@@ -393,14 +397,16 @@ export function etcdError(
   );
 }
 
+const withoutTls = "etcd:// is for a port without TLS";
+const ownAuthority = "NODE_EXTRA_CA_CERTS names the file of your own authority";
+
 /** What to do about some of etcd's errors. */
 const advices = [
-  [
-    "certificate",
-    "NODE_EXTRA_CA_CERTS names the file of your own authority",
-  ],
-  ["before secure TLS", "etcd:// is for a port without TLS"],
-  ["socket hang up", "etcds:// is for a port with TLS"],
+  ["before secure TLS", withoutTls],
+  ["EPROTO", withoutTls],
+  ["self-signed certificate", ownAuthority],
+  ["unable to verify", ownAuthority],
+  ["unable to get", ownAuthority],
   ["user name is empty", "set ETCD_USER and ETCD_PASSWORD"],
   [
     "space exceeded",

@@ -47,11 +47,12 @@ export async function openEtcdStore(
   try {
     const client = new EtcdClient(options);
     const { prefix } = options;
-    const isEmpty = await readHead(client) === "";
+    const isEmpty = await readHead(client) === "" &&
+      (await client.get([copyKey])).length === 0; // which load refuses
     const notice = await compareFolder(folder, { prefix, isEmpty });
     if (notice) log("error", notice);
     const { lease, serverId } = await announce(client, folder, prefix);
-    const loaded = await load(client, { tables, memory });
+    const loaded = await loadWhole(client, { tables, memory });
     memory?.requireFit(options.prefix);
     const proposed = randomName(folder);
     const incarnation = await putOnce(client, "incarnation", proposed);
@@ -78,7 +79,7 @@ export async function openEtcdStore(
 
 /**
  * Announces a server under the name in its folder, where its imports are; under
- * another one if that is a copy, as of a whole machine, which has none.
+ * another name if the folder is a copy, as of a whole machine: it has no imports.
  */
 async function announce(
   client: EtcdClient,
@@ -86,7 +87,7 @@ async function announce(
   prefix: string,
 ) {
   const { files, folder } = place;
-  const [known = "", , ...earlier] = await readIdentity(place);
+  const [known = "", , ...earlierProcesses] = await readIdentity(place);
   const write = (name: string, ...processes: readonly string[]) =>
     writeSmallFile(
       files,
@@ -97,10 +98,12 @@ async function announce(
   let serverId = known;
   let process = randomName(place);
   if (nameForm.test(known)) {
-    const last = earlier.at(-1) ?? process;
-    await write(known, last, process) // before etcd has it, or a restart would not know it
+    const last = earlierProcesses.at(-1) ?? process;
+    await write(known, ...earlierProcesses.slice(-7), process) // before etcd has it, or a restart would not know it
       .catch(() => process = last); // the disk may be full
-    if (await lease.claim(known, process, earlier)) return { lease, serverId };
+    if (await lease.claim(known, process, earlierProcesses)) {
+      return { lease, serverId };
+    }
   }
   serverId = randomName(place);
   await write(serverId, process);
@@ -130,7 +133,7 @@ async function compareFolder(
     .some((name) => generationOf(name) !== undefined);
   if (!isEmpty) {
     return holdsStore
-      ? `The folder ${folder} holds a store that is not used, as etcd has one; commands without --store use it: move it away`
+      ? `The folder ${folder} holds a store that is not used, as etcd has one, but commands without --store use it: stop this server and move meta.json, secret, snapshot-* and wal-* away, or name another folder with --data-dir`
       : undefined;
   }
   if (holdsStore) {
@@ -144,12 +147,15 @@ async function compareFolder(
   throw new StoreError(
     "not-empty",
     `etcd has no store under ${prefix}, and this server last used the one under ${last}: ` +
-      `correct STORE or, to begin an empty store, delete ${folder}/server`,
+      "correct STORE or, to begin an empty store, name another folder with --data-dir",
   );
 }
 
 /** Loads a store; again if servers have replaced its snapshots meanwhile. */
-async function loadWhole(client: EtcdClient, options: FolderScanOptions) {
+async function loadWhole(
+  client: EtcdClient,
+  options: Omit<FolderScanOptions, "files">,
+) {
   for (let attempt = 1;; attempt++) {
     const snapshots = () => client.get(rangeOf("snapshot"));
     const before = String((await snapshots()).map(({ key }) => key));

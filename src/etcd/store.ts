@@ -247,7 +247,8 @@ export class EtcdStore extends SharedStore {
 
 /** Tells the others that this server is there. */
 async function renew({ lease, log }: EtcdParts): Promise<void> {
-  if (await lease.renew()) return;
+  if (await lease.renew() || lease.isReported) return;
+  lease.isReported = true;
   log(
     "error",
     "Another server uses the name of this one, with a copy of its folder, and " +
