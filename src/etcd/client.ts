@@ -392,7 +392,7 @@ export function etcdError(
     : "nothing was changed";
   return new StoreError(
     code,
-    `etcd: ${describe(cause).slice(0, 200)}; ${end}`,
+    `etcd: ${describe(cause)}; ${end}`,
     { cause },
   );
 }
@@ -416,7 +416,7 @@ const advices = [
 
 function describe(cause: unknown): string {
   if (errorCode(cause) === "ABORT_ERR") return "no answer in time";
-  const text = errorText(cause);
+  const text = errorText(cause).slice(0, 200).trim();
   const [, advice] = advices.find(([reported]) => text.includes(reported)) ??
     [];
   return advice ? `${text}: ${advice}` : text;
