@@ -163,11 +163,11 @@ function lookAtOthers(
   shared: SharedStore,
   signal: AbortSignal,
 ): () => Promise<void> {
-  const removeCancelled = cancelledBodies(context);
+  const removeEnded = endedBodies(context);
   return async () => {
     try {
       await endAbandoned(context, shared, signal);
-      await removeCancelled();
+      await removeEnded();
     } catch { /* again after the pause */ }
   };
 }
@@ -189,7 +189,7 @@ async function endAbandoned(
 }
 
 /** Returns a function that removes the bodies of imports here that have ended since its last call: another server may have ended them. */
-function cancelledBodies(context: ImportContext): () => Promise<void> {
+function endedBodies(context: ImportContext): () => Promise<void> {
   let stored: readonly Part[] = [];
   return async () => {
     const { store } = context;
