@@ -238,10 +238,8 @@ async function findPlace(flag: string, flags: Flags): Promise<Place> {
   const etcd = await findEtcd(createReader(named, process.env))
     .catch((error: Error) => {
       throw new UsageError(
-        error.message.replace(/^--store/, `--${flag}`).replace(
-          /\/[^/]*@/,
-          "/…@",
-        ),
+        error.message.replace(/^--store/, `--${flag}`)
+          .replace(/("[\w+.-]+:\/*).*@/s, "$1…@"), // perhaps with a password
       );
     });
   return { dataDir, etcd };

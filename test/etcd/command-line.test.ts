@@ -237,8 +237,12 @@ test("what cannot be done with etcd is refused with what is allowed", async (t) 
       /--to: "ectd:\/\/…@h\/zoo" is not allowed: it must be file, or etcd:/,
     ],
     [
-      ["copy", "--from", folder, "--to", "etcd:/zoo:hunter@h/zoo"],
+      ["copy", "--from", folder, "--to", "etcd:/zoo:hun/ter@h/zoo"],
       /--to: "etcd:\/…@h\/zoo" is not allowed/,
+    ],
+    [
+      ["copy", "--from", folder, "--to", "etcd:zoo:hunter@h/zoo"],
+      /--to: "etcd:…@h\/zoo" is not allowed/,
     ],
     [["backup", "etcd://zoo:hunter@h/zoo"], /name a folder, not a URL/],
     [["repair", "--store", store], /only a folder can be repaired/],
