@@ -103,9 +103,8 @@ export class Salvage {
   #addLine(line: LogLine, name: string): void {
     const { of, rows = [], seq = 0, tx } = line;
     if (tx !== undefined && seq <= this.seq) return;
-    // Before a part of it is applied.
-    if (!(tx ?? []).every((each) => typeof each[0] === "string")) {
-      throw new Error();
+    if (!(tx ?? []).every(([kind]) => typeof kind === "string")) {
+      throw new TypeError("Not a transaction"); // before a part of it is applied
     }
     applyTo(this.tables, name)(line, seq);
     if (tx !== undefined) {
