@@ -58,8 +58,9 @@ export const settings = {
   },
   DATA_DIR: {
     description: "folder of the store, created if missing",
-    ...text,
+    expected: "the path of a folder, not a URL: STORE names a store in etcd",
     default: "data/store",
+    parse: (value) => value.includes("://") ? undefined : value,
   },
   /** Loaded by cli/declaration/load-api.ts. */
   COLLECTIONS: {

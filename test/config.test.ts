@@ -59,6 +59,7 @@ test("an invalid value is reported with the name of its setting", () => {
     [{ BASE_URL: "http://exa[mple.com" }, /^BASE_URL/],
     [{ BASE_URL: "https://example.com\\api" }, /^BASE_URL/],
     [{ BASE_URL: 'https://a"b.example/' }, /^BASE_URL/],
+    [{ DATA_DIR: "etcd://a:2379/zoo" }, /^DATA_DIR: .*not a URL: STORE/],
     [{ PORT: "65536" }, /^PORT: "65536".*0 to 65535/],
     [{ PORT: "0x10" }, /^PORT/],
     [{ PORT: "abc" }, /^PORT/],

@@ -129,6 +129,6 @@ test("records are sorted by at most eight properties", () => {
   assert.equal(parse("a,b,c,d,e,f,g,h").sort.length, 9); // and the id
   assert.throws(() => parse("a,b,c,d,e,f,g,h,i"), {
     code: 40004,
-    message: /must be a list of at most 8 properties/,
+    message: /must be a list of at most 8 different properties/,
   });
 });

@@ -528,7 +528,7 @@ describe("refused parameters", () => {
       ["per_page=0", /\b1\b/, /\b100\b/],
       ["order=up", /asc/, /desc/],
       ["sortby=foo", /name/, /weight_kg/],
-      ["sortby=name,name", /without repetitions/],
+      ["sortby=name,name", /different properties/],
       ["sortby=name&order=asc,desc", /one for each property/],
       ["sex=dog", /female/, /unknown/],
     ];

@@ -181,12 +181,12 @@ function parseSort(
   const names = sortby === undefined
     ? sort
     : parseList("sortby", sortby, [...visibleProperties.keys()]);
-  if (sortby !== undefined && names.length > maxSortColumns) {
-    const allowed = `a list of at most ${maxSortColumns} properties`;
+  if (
+    sortby !== undefined &&
+    (names.length > maxSortColumns || new Set(names).size < names.length)
+  ) {
+    const allowed = `a list of at most ${maxSortColumns} different properties`;
     throw invalidValue("sortby", sortby, allowed);
-  }
-  if (sortby !== undefined && new Set(names).size < names.length) {
-    throw invalidValue("sortby", sortby, "a list without repetitions");
   }
   const words = parseList(
     "order",
