@@ -85,8 +85,9 @@ export class Application {
       // A response that cannot be sent must not affect other clients.
       response.destroy();
       if (error instanceof ClientDisconnected) return;
-      const { id } = context;
-      this.#shared.log("error", `Cannot send a response: ${error}`, { id });
+      this.#shared.log("error", `Cannot send a response: ${error}`, {
+        id: context.id,
+      });
     }
   }
 
@@ -201,11 +202,10 @@ export class Application {
     error: unknown,
   ): Promise<Result | undefined> {
     if (error instanceof ClientDisconnected) throw error;
-    const { store } = this.#shared;
     const apiError = toApiError(error);
     if (apiError.code === 50000) logUnexpected(context, apiError, error);
     const seq = stateDependentStatuses.includes(apiError.status)
-      ? store.seq
+      ? this.#shared.store.seq
       : 0;
     const response = errorResponse(apiError, this.hooks.documentationUrl);
     try {

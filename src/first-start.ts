@@ -55,14 +55,13 @@ export async function createFirstAdmin(
   },
   { log, print }: Readonly<Record<"log" | "print", Logger>>,
 ): Promise<void> {
-  const { stdout } = process;
   const users = store.table("users");
   const role = declaration.roles.highest;
   const exists = () =>
     users.count("role", role) + users.count("username", "admin") > 0;
   if (exists()) return;
   const password = ADMIN_PASSWORD ?? randomBytes(15).toString("base64url");
-  const isWritten = !ADMIN_PASSWORD && !stdout.isTTY;
+  const isWritten = !ADMIN_PASSWORD && !process.stdout.isTTY;
   const path = join(DATA_DIR, passwordFile);
   if (isWritten) await writeSmallFile(realFiles, path, `${password}\n`);
   try {
@@ -77,7 +76,9 @@ export async function createFirstAdmin(
   const message = "created user admin";
   if (isWritten) return print("info", message, { password_file: path });
   log("info", message);
-  if (!ADMIN_PASSWORD) stdout.write(`The password of admin is ${password}\n`);
+  if (!ADMIN_PASSWORD) {
+    process.stdout.write(`The password of admin is ${password}\n`);
+  }
 }
 
 /** Removes the file with the random password of the first admin, if it exists. */

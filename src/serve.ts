@@ -151,7 +151,6 @@ function describeUrls(
 
 /** Describes the process, its Node.js and its memory. */
 function describeProcess({ memory, tables }: Store): string {
-  const { pid, version } = process;
-  return `as process ${pid} on Node.js ${version}` +
+  return `as process ${process.pid} on Node.js ${process.version}` +
     `; ${countRecords(tables)} records${memory?.description ?? ""}`;
 }

@@ -118,9 +118,9 @@ export class Records {
 
   /** Returns whether a record is one of those that a URL stands for, and that its caller may see. */
   isInScope({ document }: Row, scope: Scope | undefined): boolean {
-    const { visibleProperties } = this.collection;
     for (const name in scope?.conditions) {
-      const value = document[name] ?? visibleProperties.get(name)?.default;
+      const value = document[name] ??
+        this.collection.visibleProperties.get(name)?.default;
       if (value !== scope.conditions[name]) return false;
     }
     return true;
