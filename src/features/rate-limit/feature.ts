@@ -30,10 +30,13 @@ export const feature: Feature = {
       findClient: networkOf,
       checkQuota(request) {
         if (counts.has(request)) return; // it is judged again
-        const [url] = request.target.split("?", 1);
+        const { headers, method, target } = request;
+        const [url] = target.split("?", 1);
         const isUnlimited = url === `${path}health` ||
           // Signing in has a limit of its own.
-          request.method === "POST" && url === `${path}v1/authorizations`;
+          method === "POST" && url === `${path}v1/authorizations` ||
+          // A page could not read that its preflight was refused.
+          method === "OPTIONS" && headers["access-control-request-method"];
         if (isUnlimited) return;
         const used = limiter.count(request.client);
         counts.set(request, used);

@@ -10,7 +10,9 @@ import type { Operation } from "../../api/operation.ts";
 import { healthOf } from "../../api/routes.ts";
 import { requireHeap } from "../../store/memory/limit.ts";
 import { reserves } from "../../store/reserves.ts";
-import type { Store } from "../../store/store.ts";
+import type { Memory, Store } from "../../store/store.ts";
+
+const mebibyte = 1 << 20;
 
 export const feature: Feature = {
   checkSettings: () => requireHeap(),
@@ -29,11 +31,16 @@ function healthWithReserves(store: Store): Operation {
         const { isWritable, memory } = store;
         return healthOf(isWritable, {
           ...(isWritable && memory?.isFull && { status: "memory-full" }),
-          memory: memory && { used: memory.used, limit: memory.limit },
+          memory: memory && { used: rounded(memory), limit: memory.limit },
           ...(notices.length > 0 && { notices }),
         });
       }),
   };
+}
+
+/** Returns about how many bytes are used: exactly, it would tell everybody the length of each private write. */
+function rounded({ used, limit }: Memory): number {
+  return Math.min(Math.ceil(used / mebibyte) * mebibyte, limit);
 }
 
 /** Returns what had to be repaired at startup, and problems of the disk and the memory at present. */

@@ -116,6 +116,22 @@ describe("RATE_LIMIT", () => {
     assert.equal(last.headers.get("ratelimit"), '"default";r=0;t=60');
   });
 
+  test("never refuses a preflight, whose response no page can read", async (t) => {
+    const app = await startWith(t, 1);
+    const client = { ...from("192.0.2.1"), origin: "https://a.example" };
+    const options = (fields: Record<string, string>) =>
+      app.request("OPTIONS", "/v1/zoos", { headers: { ...client, ...fields } });
+    const asked = { "access-control-request-method": "POST" };
+    for (let time = 0; time < 3; time++) {
+      const { status, headers } = await options(asked);
+      assert.equal(status, 200);
+      assert.equal(headers.get("ratelimit"), null);
+    }
+    assert.equal((await options({})).status, 200);
+    assertError(await options({}), 42900);
+    assert.equal((await options(asked)).status, 200);
+  });
+
   test("counts neither /health nor sign-ins, and both work without a quota", async (t) => {
     const app = await startWith(t, 3);
     const headers = from("192.0.2.1");

@@ -27,6 +27,20 @@ test("the limit is reported at the start and by /health, only with the feature",
   }
 });
 
+test("/health tells nobody the length of a private write", async () => {
+  const server = await startHere({ env: { FEATURES: "reserves" } });
+  try {
+    const used = async () =>
+      Object((await server.request("GET", "/health")).body["memory"]).used;
+    const before = await used();
+    assert.ok(before > 0 && before % (1 << 20) === 0);
+    await server.signIn("admin");
+    assert.equal(await used(), before);
+  } finally {
+    await server.stop();
+  }
+});
+
 test("the records of a table are counted, and deleting gives back what they took", () => {
   const memory = new Memory(1e9);
   try {
