@@ -145,6 +145,38 @@ test("the password for etcd is in a file that a flag or a variable names", async
   });
 });
 
+test("the other secrets too are in files that a flag or a variable names", async (t) => {
+  const folder = await temporaryFolder();
+  t.after(() => removeFolder(folder));
+  const file = join(folder, "secret");
+  const secret = "x".repeat(32);
+  await writeFile(file, `${secret}\n`);
+  const read = (flags: Flags, environment: Environment) => {
+    const { JWT_SECRET, ADMIN_PASSWORD } = readConfig(flags, environment);
+    return [JWT_SECRET, ADMIN_PASSWORD];
+  };
+  const expected = [[secret], secret];
+  const variables = { JWT_SECRET_FILE: file, ADMIN_PASSWORD_FILE: file };
+  const others = { JWT_SECRET: "short", ADMIN_PASSWORD: "short" };
+  assert.deepEqual(read(none, variables), expected);
+  assert.deepEqual(read(none, { ...others, ...variables }), expected);
+  const flags = new Map([
+    ["jwt-secret-file", file],
+    ["admin-password-file", file],
+  ]);
+  const overridden = { JWT_SECRET_FILE: "none", ADMIN_PASSWORD_FILE: "none" };
+  assert.deepEqual(read(flags, overridden), expected);
+  assert.throws(() => read(none, { JWT_SECRET_FILE: folder }), {
+    message: /^JWT_SECRET_FILE: cannot read .*EISDIR/,
+  });
+  await writeFile(file, "short");
+  assert.throws(() => read(none, variables), {
+    message: /^JWT_SECRET_FILE: what ".*" contains is not allowed/,
+  });
+  // No other setting is read from a file that such a variable names.
+  assert.equal(readConfig(none, { PORT_FILE: file }).PORT, 3000);
+});
+
 test("a file is read without what an editor adds: a byte-order mark, and the newline at its end", async (t) => {
   const folder = await temporaryFolder();
   t.after(() => removeFolder(folder));

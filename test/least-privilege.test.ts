@@ -124,11 +124,13 @@ describe("the command locked", { skip: notInNode }, () => {
       TLS_KEY: "",
       COLLECTIONS: "an api.mjs",
       PUBLIC: "a front end",
+      ADMIN_PASSWORD_FILE: "admin's",
+      ETCD_PASSWORD_FILE: "password",
+      JWT_SECRET_FILE: "overridden",
     };
     const flags = new Map([
       ["tls-key", `${process.cwd()}//./a.crt`],
       ["jwt-secret-file", "secrets"],
-      ["etcd-password-file", "password"],
       ["collections", "another.mjs"],
     ]);
     const found = permissionFlags({ dataDir: "its store", flags }, env);
@@ -142,7 +144,8 @@ describe("the command locked", { skip: notInNode }, () => {
       [
         ...[own, join(own, "../package.json"), join(own, "../data")],
         // Each once, as Node.js 20 fails if one is named twice.
-        ...["a.crt", "another.mjs", "a front end", "password", "secrets"],
+        ...["a.crt", "another.mjs", "a front end"],
+        ...["admin's", "secrets", "password"],
         "its store",
       ].map((name) => allowed(name)).concat(allowed("its store", "write")),
     );

@@ -375,9 +375,14 @@ test("its settings, defaults and features are those of the command help", async 
   const { stdout } = await run(["help"]);
   const settings = Array.from(
     stdout.matchAll(
-      /^ {2}(--[a-z-]+) .*\n +variable ([A-Z_]+), default: (.*)$/gm,
+      /^ {2}(--[a-z-]+) .*\n +variable ([A-Z_]+)(?: or ([A-Z_]+_FILE))?, default: (.*)$/gm,
     ),
-    ([, flag = "", variable = "", value = ""]) => ({ flag, variable, value }),
+    ([, flag = "", variable = "", inFile, value = ""]) => ({
+      flag,
+      variable,
+      inFile,
+      value,
+    }),
   );
   const rows = new Map(
     Array.from(
@@ -389,9 +394,9 @@ test("its settings, defaults and features are those of the command help", async 
     Array.from(rows.keys()),
     settings.map(({ variable }) => variable),
   );
-  for (const { flag, variable, value } of settings) {
-    const usual = `--${variable.toLowerCase().replaceAll("_", "-")}`;
-    if (flag !== usual) assert.ok(readme.includes(`\`${flag}\``), flag);
+  for (const { flag, variable, inFile = variable, value } of settings) {
+    assert.equal(flag, `--${inFile.toLowerCase().replaceAll("_", "-")}`);
+    if (inFile !== variable) assert.ok(readme.includes(inFile), inFile);
     const [word = ""] = value.split(",");
     assert.ok(rows.get(variable)?.includes(word), `${variable}: ${value}`);
   }

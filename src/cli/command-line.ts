@@ -45,7 +45,7 @@ export function parseCommandLine(
   return { positionals, flags };
 }
 
-/** Returns the flag of a setting: `base-url`, or `jwt-secret-file` for a file. */
+/** Returns the flag of a setting: `base-url`, or `jwt-secret-file` for a file, as a variable JWT_SECRET_FILE. */
 export function flagOf(
   variable: string,
   setting?: Setting,
@@ -67,11 +67,15 @@ export function createReader(
   const readSetting = (variable: string, setting: Setting) => {
     const { file, expected, parse, default: defaultValue } = setting;
     const flag = flagOf(variable, setting);
-    const isFlag = flags.has(flag);
-    const name = isFlag ? `--${flag}` : variable;
-    const text = isFlag ? flags.get(flag) : environment[variable];
+    const sameName = flag.toUpperCase().replaceAll("-", "_"); // PORT, or JWT_SECRET_FILE
+    const name = flags.has(flag)
+      ? `--${flag}`
+      : environment[sameName]
+      ? sameName
+      : variable;
+    const text = flags.get(flag) ?? environment[name];
     if (!text) return defaultValue;
-    const isFile = file === "both" || (file && isFlag);
+    const isFile = file === "both" || (file && name !== variable);
     const parsed = parse(isFile ? readText(name, text) : text);
     if (parsed !== undefined) return parsed;
     // A message must not repeat a secret, such as a password in a URL.

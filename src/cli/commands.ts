@@ -8,7 +8,6 @@ import { UsageError } from "../usage.ts";
 import { createReader, findEtcd, parseCommandLine } from "./command-line.ts";
 import { loadApi } from "./declaration/load-api.ts";
 
-const { argv, env } = process;
 let isServing = false;
 let dataDir = "";
 
@@ -29,7 +28,7 @@ async function run(words: readonly string[]): Promise<number> {
     (await import("./tool-flags.ts")).parseAnyCommandLine(words);
   const [name = "serve", ...args] = positionals;
   isServing = name === "serve";
-  const reader = createReader(flags, env);
+  const reader = createReader(flags, process.env);
   const config = reader.read(settings);
   dataDir = config.DATA_DIR;
   const options: CommandSettings = {
@@ -46,7 +45,7 @@ async function run(words: readonly string[]): Promise<number> {
   if (args.length > maxArguments) {
     // npm consumes the flag of `npm start --port 4000`, and passes on only
     // 4000.
-    const hint = env["npm_lifecycle_event"]
+    const hint = process.env["npm_lifecycle_event"]
       ? "; flags come after --, as in npm start -- --port 4000"
       : "";
     throw new UsageError(
@@ -70,7 +69,7 @@ process.stdout.on("error", (error: NodeJS.ErrnoException) => {
 });
 
 try {
-  process.exitCode = await run(argv.slice(2));
+  process.exitCode = await run(process.argv.slice(2));
 } catch (error) {
   const { printFailure } = await import("./output.ts");
   printFailure(error, dataDir);

@@ -77,7 +77,8 @@ function describeSetting([variable, setting]: [string, Setting]): string {
   const { file, description, default: value } = setting;
   const { defaultText = value ?? "none" } = setting;
   const flag = `--${flagOf(variable, setting)} ${file ? "FILE" : "VALUE"}`;
+  const names = file === "flag" ? `${variable} or ${variable}_FILE` : variable;
   return `  ${flag.padEnd(28)}${description}\n${
     "".padEnd(30)
-  }variable ${variable}, default: ${defaultText}\n`;
+  }variable ${names}, default: ${defaultText}\n`;
 }

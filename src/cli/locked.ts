@@ -18,16 +18,17 @@ import { flagOf } from "./command-line.ts";
 
 export const commands: Commands = { locked: [0, serveLocked] };
 
-/** The settings that name a file or folder, as a flag or a variable, and those that do so only as a flag. */
+/** The settings that name a file or folder, as a flag or a variable. */
 const paths = [
   "TLS_CERT",
   "TLS_KEY",
   "COLLECTIONS",
   "PUBLIC",
   "SEED",
+  "ADMIN_PASSWORD_FILE",
+  "JWT_SECRET_FILE",
   "ETCD_PASSWORD_FILE",
 ];
-const flagPaths = ["admin-password-file", "jwt-secret-file"];
 
 /** Returns the path of a file of the program, which is one folder up. */
 const fileOf = (name: string) =>
@@ -55,10 +56,8 @@ export function permissionFlags(
   const allowed = ["--permission", "--allow-net"]
     .filter((flag) => process.allowedNodeEnvironmentFlags.has(flag));
   if (allowed.length === 0) allowed.push("--experimental-permission");
-  const named = [
-    ...paths.map((name) => flags.get(flagOf(name)) ?? env[name]),
-    ...flagPaths.map((name) => flags.get(name)),
-  ].flatMap((path) => path ? withTarget(path) : []);
+  const named = paths.map((name) => flags.get(flagOf(name)) ?? env[name])
+    .flatMap((path) => path ? withTarget(path) : []);
   const program = ["", "../package.json", "../data"].map(fileOf);
   // Node.js 20 fails if two flags name one file, however they spell it.
   const readable = new Set(

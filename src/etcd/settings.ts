@@ -27,11 +27,6 @@ export const etcdSettings = {
     description: "password for etcd",
     ...text,
   },
-  ETCD_PASSWORD_FILE: {
-    file: "both" as const,
-    description: "file with the password for etcd",
-    ...text,
-  },
   /** True if reads may be answered from a state that is a second old. */
   READS: {
     description:
@@ -66,7 +61,6 @@ export function etcdOf(
     readonly STORE: ReturnType<typeof parseStore>;
     readonly ETCD_USER: string | undefined;
     readonly ETCD_PASSWORD: string | undefined;
-    readonly ETCD_PASSWORD_FILE: string | undefined;
     readonly READS: boolean;
   },
 ): EtcdOptions | undefined {
@@ -75,7 +69,7 @@ export function etcdOf(
   return {
     ...location,
     user: config.ETCD_USER,
-    password: config.ETCD_PASSWORD ?? config.ETCD_PASSWORD_FILE,
+    password: config.ETCD_PASSWORD,
     hasLocalReads: config.READS,
   };
 }

@@ -2,7 +2,7 @@
 
 /** A setting; its name is that of its environment variable. */
 export interface Setting {
-  /** Set if the value is read from a file: one that the flag names, or both flag and variable. */
+  /** Set if the value is read from a file: one that the flag names, or both flag and variable. A variable `…_FILE` is like the flag. */
   readonly file?: "flag" | "both";
   readonly description: string;
   /** The allowed values, to follow "must be". */

@@ -42,7 +42,7 @@ const asText = { description: "", ...text };
 const secrets = {
   DATA_DIR: { ...asText, default: "data/store" },
   TLS_KEY: asText,
-  // Of the flags that name a file.
+  // Of the settings that name a file.
   JWT_SECRET_FILE: asText,
   ADMIN_PASSWORD_FILE: asText,
   ETCD_PASSWORD_FILE: asText,

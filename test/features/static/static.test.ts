@@ -378,6 +378,13 @@ test("neither the data folder nor a key is among the files, whatever their paths
     assert.equal(code, 2, flag);
     assert.match(stderr, /^zoo-api: PUBLIC: .* would show \w+_FILE, /m);
   }
+  for (const name of ["JWT_SECRET_FILE", "ADMIN_PASSWORD_FILE"]) {
+    const { code, stderr } = await runHere(["serve", "--port", "0"], {
+      env: { PUBLIC: site, BASE_URL: "/api/", [name]: secret },
+    });
+    assert.equal(code, 2, name);
+    assert.match(stderr, /^zoo-api: PUBLIC: .* would show \w+_FILE, /m);
+  }
   const beside = join(folder, "site-store");
   const env = { PUBLIC: site, BASE_URL: "/api/" };
   const other = await startHere({ env, folder: beside });
