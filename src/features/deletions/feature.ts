@@ -164,8 +164,7 @@ async function ended(
     await setTimeout(10);
     row = find();
   }
-  context.authenticate();
-  if (row === undefined) return queued;
+  if (row === undefined || !isStillSignedIn(context)) return queued;
   return {
     ...queuedResponse(records, row.document),
     status: 200,
@@ -176,6 +175,16 @@ async function ended(
     seq: row.seq,
     isCommitted: true, // it must not be judged again
   };
+}
+
+/** Returns whether a caller may see the end; one who may not, as whose own user it deleted, keeps the first response: all is done. */
+function isStillSignedIn(context: RequestContext): boolean {
+  try {
+    context.authenticate();
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /** Returns how many seconds a client prefers to wait, 0 if it did not say. */

@@ -9,7 +9,13 @@ import { isMarked, withMarks } from "../../../src/features/deletions/plan.ts";
 import type { Mutation } from "../../../src/store/store.ts";
 import { startApplication } from "../../application.ts";
 import { apiOf } from "../../collections.ts";
-import { type Answer, assertError, type Body, lacks } from "../../harness.ts";
+import {
+  adminPassword,
+  type Answer,
+  assertError,
+  type Body,
+  lacks,
+} from "../../harness.ts";
 import { type Library, startLibrary } from "../../library.ts";
 import { runHere, type ServerHere, startHere } from "../../in-process.ts";
 import { ended, taskWhen } from "../../lines.ts";
@@ -53,6 +59,25 @@ function remove(app: Library, path: string, token = app.token) {
 }
 
 describe("DELETE of a collection", () => {
+  test("of its own sender is no error, as it is done", async (t) => {
+    const app = await startLibrary();
+    t.after(() => app.stop());
+    const json = { username: "ada", role: "admin", password: adminPassword };
+    await app.send("POST", "users", json);
+    const token = await app.signIn("ada", adminPassword);
+    const { status, headers } = await app.request(
+      "DELETE",
+      "/v1/users?username=ada",
+      { token, headers: { prefer: "wait=25" } },
+    );
+    assert.equal(status, 202);
+    assert.equal(headers.get("preference-applied"), null);
+    const { body } = await app.request("GET", headers.get("location") ?? "", {
+      token: app.token,
+    });
+    assert.deepEqual([body["status"], body["deleted"]], ["succeeded", 1]);
+  });
+
   test("deletes what matches, in a task that can be read", async (t) => {
     const app = await startLibrary();
     t.after(() => app.stop());

@@ -211,7 +211,7 @@ with urllib.request.urlopen(request) as response:
 }
 
 /** The passwords and tokens in a text, which are not shown. */
-const secrets = /("(?:password|token)":\s*)"(?:[^"\\]|\\.)*"/g;
+const secrets = /("(?:password|token)"\s*:\s*)"(?:[^"\\]|\\.)*"/g;
 
 function hide(text) {
   return text.replace(secrets, '$1"…"');
