@@ -29,6 +29,7 @@ import {
   type Document,
   formatTime,
   type Mutation,
+  type Row,
   type Store,
 } from "../../store/store.ts";
 import {
@@ -40,6 +41,7 @@ import {
   maxBatchMs,
   provisionalTime,
 } from "./batch.ts";
+import { newRun, transactAs, unchangedSince } from "./run.ts";
 import { findTask, type ImportContext, type Task } from "./task.ts";
 
 /** The references that some records of an import await, as they are stored. */
@@ -117,12 +119,17 @@ export async function settleAwaited(
   const rows = awaitedOf(context, task);
   const user_id = rows[0]?.user_id ?? null;
   const items = itemsOf(context, rows);
-  const isOwn = createdBy(context, findTask(context, task), rows);
+  const stored = findTask(context, task);
+  const isCreated = createdBy(context, stored, rows);
+  const current = { ...context, run: context.run ?? newRun(context) };
+  const isUnchanged = unchangedSince(current, stored);
+  const isOwn: IsOwn = (of, id, row) =>
+    isCreated(of, id) && (!row || isUnchanged(row));
   const hasEnded = rows[0]?.hasEnded ?? false;
   for (let isDone = rows.length === 0; !isDone && !signal.aborted;) {
     await nextTick();
     const settled = settleItems(
-      context,
+      current,
       { task, user_id, isOwn, hasEnded },
       items,
     );
@@ -150,8 +157,8 @@ export async function markEnded(
   }
 }
 
-/** Returns whether an import has created a record. */
-type IsOwn = (of: string, id: number) => boolean;
+/** Returns whether an import has created a record and, if its row is given, whether nobody has changed it since. */
+type IsOwn = (of: string, id: number, row?: Row) => boolean;
 
 /** Returns which records a task has created; if it is gone, or does not know all of them, those that await others. */
 function createdBy(
@@ -203,10 +210,10 @@ function settleItems(
   },
   items: Items,
 ): { readonly seq: number; readonly isDone: boolean } {
-  const { store, importable, records: tasks } = context;
+  const { importable, records: tasks } = context;
   const deadline = performance.now() + maxBatchMs;
   let isDone = false;
-  const seq = store.transact(user_id ?? 0, (apply) => {
+  const seq = transactAs(context, user_id, (apply) => {
     let task = findTask(context, id);
     do {
       const { value, done = false } = items.next();
@@ -328,8 +335,8 @@ interface Consequence {
 /**
  * Plans the rejection of a record that an import has created, with those that
  * refer to it. One that others require stays, without its reference, if it fits
- * its rules so. If a record that the import has not created refers to it, or very
- * many do, it stays in any case.
+ * its rules so. If a record refers to it that somebody else has created, or
+ * changed since, or very many do, it stays in any case.
  */
 function planRejection(
   records: Records,
@@ -354,10 +361,9 @@ function planRejection(
       for (const row of store.table(source.name).rowsWith(property, id)) {
         const known = all.get(`${source.name}/${row.document.id}`);
         if (known?.isDeleted) continue;
-        const isTooMuch = all.size > maxConsequences;
-        if (isTooMuch || !isOwn(source.name, row.document.id)) {
-          return { errors };
-        }
+        const mayChange = all.size <= maxConsequences &&
+          isOwn(source.name, row.document.id, row);
+        if (!mayChange) return { errors: [...errors, stays] };
         const { document = row.document } = known ?? {};
         add(source, { ...document, [property]: null }, isRequired);
       }
@@ -388,6 +394,14 @@ function planRejection(
     rejected: changes.filter(({ isDeleted }) => isDeleted).length,
   };
 }
+
+/** It names none of the others, which may be private. */
+const stays = {
+  field: "",
+  code: "reference" as const,
+  message:
+    "The record stays without that reference, since records refer to it that somebody else has created or changed, or too many to reject with it.",
+};
 
 /** Returns an error that names records, the last one first; none without any. */
 function consequenceError(title: string, records: readonly Consequence[]) {

@@ -32,10 +32,20 @@ export interface Task extends AnyTask, Progress, Part {
   readonly references?: string;
 }
 
+/** What a task has committed since its start, or since it was resumed. */
+export interface Run {
+  /** The last sequence number before that. */
+  readonly since: number;
+  /** The sequence numbers of its transactions. */
+  readonly seqs: Set<number>;
+}
+
 /** The parts of the server that imports use. */
 export interface ImportContext extends TaskContext {
   /** Returns the records of a collection, if it accepts imports. */
   readonly importable: (collection: string) => Records | undefined;
+  /** While it works on a task. */
+  readonly run?: Run;
 }
 
 /** Returns the files of a task. */

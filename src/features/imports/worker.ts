@@ -32,6 +32,7 @@ import {
   markEnded,
   settleAwaited,
 } from "./awaited.ts";
+import { newRun, transactAs } from "./run.ts";
 import { readSpool, removeOtherSpools } from "./spool.ts";
 import {
   findTask,
@@ -205,10 +206,11 @@ function endedBodies(context: ImportContext): () => Promise<void> {
 
 /** Runs a task, or resumes it after its last durable batch. */
 async function runTask(
-  context: ImportContext,
+  idle: ImportContext,
   task: Task,
   signal: AbortSignal,
 ): Promise<void> {
+  const context = { ...idle, run: newRun(idle) };
   try {
     await importLines(context, task, signal);
   } catch (error) {
@@ -287,7 +289,7 @@ async function importPart(
         return void await finishTask(context, current, failure, signal);
       }
       const caller = senderOf(context, current);
-      const seq = store.transact(user_id ?? 0, (apply) => {
+      const seq = transactAs(context, user_id, (apply) => {
         let isChanged = performance.now() > savedAt + saveIntervalMs;
         const { progress, awaited } = importBatch(lines, {
           progress: current,

@@ -263,6 +263,60 @@ test("a record that somebody else creates meanwhile is none of the import, whate
   assert.ok(!ids("rings").includes(6000), "4000 never came");
 });
 
+test("a record that somebody changes meanwhile stays, with what it refers to; an unchanged one is rejected with that", async (t) => {
+  const { ids, ...app } = await startRings(t);
+  const { token, store } = app;
+  const filler = Array.from(
+    { length: 3000 },
+    (_, at) => ({ id: at + 10, name: "end" }),
+  );
+  const times = {
+    created_at: "2020-01-01T00:00:00.000Z",
+    updated_at: "2021-01-01T00:00:00.000Z",
+  };
+  const raw = toLines([
+    ...[ring(1, 90_000, "end"), ring(2, 1)],
+    ...[ring(3, 90_000, "end"), { id: 4, name: "end" }],
+    ...[ring(5, 90_000, "end"), ring(6, 5), { ...ring(7, 6), ...times }],
+    ...[ring(8, 90_000, "end"), { ...ring(9, 8), ...times }],
+    ...filler,
+  ]);
+  const { body } = await sendLines(app, "/v1/rings", { token, raw });
+  while (store.table("rings").size === 0) {
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  const changes = [[2, { name: "mine" }], [4, { next_id: 3 }], [9, {
+    name: "mine",
+  }]] as const;
+  for (const [id, json] of changes) {
+    const path = `/v1/rings/${id}`;
+    const { status } = await app.request("PATCH", path, { token, json });
+    assert.equal(status, 201);
+  }
+  assert.notEqual(store.table(awaitedTable).size, 0, "not yet settled");
+  const task = await taskWhen(app, { url: body.url, token, until: ended });
+  assert.equal(task.status, "succeeded", String(task.failure));
+  const stay = [1, 2, 3, 4, 8, 9];
+  assert.deepEqual(ids("rings").filter((id) => id < 10), stay);
+  const next = stay.map((id) =>
+    store.table("rings").get(id)?.document["next_id"]
+  );
+  assert.deepEqual(next, [null, 1, null, 3, null, 8]);
+  assert.equal(task.rejected, 3);
+  assert.deepEqual(
+    task.errors.map(({ line, errors }) => [line, errors[1]?.message]),
+    [
+      [1, keptByOthers],
+      [3, keptByOthers],
+      [5, "Rejected with it, as they refer to it: ring 6, ring 7."],
+      [8, keptByOthers],
+    ],
+  );
+});
+
+const keptByOthers =
+  "The record stays without that reference, since records refer to it that somebody else has created or changed, or too many to reject with it.";
+
 test("a record that somebody else creates meanwhile is none of an import with very many gaps between its ids", async (t) => {
   const { ids, ...app } = await startRings(t);
   const { token, store } = app;

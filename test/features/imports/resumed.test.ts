@@ -1,11 +1,16 @@
 /** Imports that were killed, and resume after records, or the declaration, have changed. */
 
 import { strict as assert } from "node:assert";
-import { writeFile } from "node:fs/promises";
+import { cp, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { removeFolder, start, temporaryFolder } from "../../harness.ts";
-import { type ServerHere, startHere } from "../../in-process.ts";
+import {
+  removeFolder,
+  reserveNothing,
+  start,
+  temporaryFolder,
+} from "../../harness.ts";
+import { runHere, type ServerHere, startHere } from "../../in-process.ts";
 import {
   ended,
   fetchLines,
@@ -54,14 +59,18 @@ async function declare(name: string, check: string) {
 }
 
 /** Imports the books with a server that kills itself before it writes a text; then starts one that imports nothing. */
-async function killImport(folder: string, text: string): Promise<ServerHere> {
+async function killImport(
+  folder: string,
+  text: string,
+  lines: readonly unknown[] = books,
+): Promise<ServerHere> {
   const env = await declare("earlier", "");
   const nodeArgs = signalBeforeWrite("SIGKILL", text);
   const first = await start({ folder, env, nodeArgs });
   const token = await first.signIn();
   const { status } = await sendLines(first, "/v1/books", {
     token,
-    raw: toLines(books),
+    raw: toLines(lines),
   });
   assert.equal(status, 202);
   assert.equal(await first.ended, null);
@@ -171,4 +180,43 @@ test("an import that is killed in its second pass obeys the rule that is in forc
   ]);
   assert.equal(found.get(2000)?.next_id, null);
   assert.equal(found.get(brokenAt), undefined);
+});
+
+test("what somebody has changed while an import was killed stays when it is finished by a start or a command", async (t) => {
+  const folder = join(own, "changed");
+  const between = await killImport(folder, '"Killed","next_id"', [
+    { id: 1, next_id: 9000, title: "Kept" },
+    { id: 2, next_id: 1, title: "Good" },
+    { id: 3, next_id: 9000, title: "Bad" },
+    { id: 4, next_id: 3, title: "Good" },
+    ...Array.from({ length: 2000 }, () => ({ title: "Good" })),
+    { title: "Killed" },
+  ]);
+  t.after(() => between.stop());
+  const changed = await between.request("PATCH", "/v1/books/2", {
+    token: await between.signIn(),
+    json: { title: "Mine" },
+  });
+  assert.equal(changed.status, 201);
+  await between.stop();
+  const copy = join(own, "changed-copy");
+  const filter = (path: string) => !/reserve$|\.sock$/.test(path);
+  await cp(folder, copy, { recursive: true, filter });
+  await reserveNothing(copy);
+
+  const { found } = await resume(folder);
+  const file = join(own, "one-more.ndjson");
+  await writeFile(file, toLines([{ title: "More" }]));
+  const { COLLECTIONS } = await declare("earlier", "");
+  const place = ["--data-dir", copy, "--collections", COLLECTIONS];
+  const { stderr } = await runHere(["import", "books", file, ...place]);
+  assert.match(stderr, /line 1: .* stays without that reference, since /);
+  assert.match(stderr, /line 3: .* Rejected with it, .*: book 4\.\n/);
+  const { stdout } = await runHere(["export", "books", ...place]);
+  const byCommand = new Map(fromLines(stdout).map((book) => [book.id, book]));
+  for (const books of [found, byCommand]) {
+    const left = [1, 2, 3, 4].map((id) => books.get(id))
+      .map((book) => book && [book["title"], book["next_id"]]);
+    assert.deepEqual(left, [["Kept", null], ["Mine", 1], undefined, undefined]);
+  }
 });
