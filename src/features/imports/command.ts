@@ -5,6 +5,7 @@ import { access, readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import { addAbortSignal } from "node:stream";
+import type { ApiDeclaration } from "../../api/declaration/api.ts";
 import type { CommandSettings } from "../../api/feature.ts";
 import { recordsOf } from "../../api/records/local.ts";
 import { awaitedTable } from "../../api/own-tables.ts";
@@ -65,6 +66,7 @@ export async function importCommand(
     ? sourcesOf(args, names)
     : await sourcesIn(from, args, names);
   await requireFiles(sources);
+  warnOfOwners(sources, declaration);
   const collections = () => [tasks(roles)];
   const own = { collections, tables: [{ name: awaitedTable }] };
   const tables = tablesOf(declaration, [own]);
@@ -145,6 +147,21 @@ async function requireFiles(sources: readonly Source[]): Promise<void> {
       throw new CommandError(`${file}: it is a folder`);
     }
   }
+}
+
+/** Says which records get no owner, while a person can still interrupt the command. */
+function warnOfOwners(
+  sources: readonly Source[],
+  { collections }: ApiDeclaration,
+): void {
+  const given = new Set(sources.map(({ collection }) => collection));
+  const ownerless = collections
+    .filter((each) => each.private && given.has(each.name))
+    .map(({ name }) => name).join(", ");
+  if (given.has("users") || ownerless === "") return;
+  printError(
+    `zoo-api: private records of ${ownerless} get no owner: owners come only with the file of the users in the same command, the output of export users --with-hashes`,
+  );
 }
 
 /** Returns the files in a folder that `export --to` has written. */

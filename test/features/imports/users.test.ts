@@ -138,3 +138,41 @@ test("over HTTP a hash is only a password like any other text", async () => {
   assert.equal(json.status, 201, json.text);
   await assert.rejects(server.signIn("robin", password), /40101/);
 });
+
+test("private records without the file of the users in the same command have no owner, and the command says so", async () => {
+  const place = (name: string) => join(own, name);
+  await writeFile(
+    place("private.mjs"),
+    `export default ({ collection, string }) => ({
+      collections: [collection({
+        name: "notes", singular: "note", private: true,
+        access: { read: "keeper", write: "keeper", delete: "keeper" },
+        properties: { text: string({ maxLength: 20 }) },
+      })],
+    });`,
+  );
+  await writeFile(place("u.ndjson"), toLines(exported));
+  const owner_id = exported.at(-1)?.["id"];
+  const notes = place("n.ndjson");
+  await writeFile(notes, toLines([{ id: 1, text: "mine", owner_id }]));
+  const users = ["users", place("u.ndjson")];
+  const importInto = async (store: string, words: readonly string[]) => {
+    const api = ["--collections", place("private.mjs")];
+    const at = ["--data-dir", place(store), ...api];
+    const { code, stderr } = await runHere(["import", ...words, ...at]);
+    assert.equal(code, 0, stderr);
+    const { stdout } = await runHere(["export", "notes", ...at]);
+    return { stderr, owners: fromLines(stdout).map((note) => note.owner_id) };
+  };
+  const warning =
+    "zoo-api: private records of notes get no owner: owners come only with the file of the users in the same command, the output of export users --with-hashes\n";
+  assert.equal((await importInto("in-turn", users)).stderr, "");
+  assert.deepEqual(await importInto("in-turn", ["notes", notes]), {
+    stderr: warning,
+    owners: [null],
+  });
+  assert.deepEqual(await importInto("at-once", ["notes", notes, ...users]), {
+    stderr: "",
+    owners: [owner_id],
+  });
+});
