@@ -76,15 +76,16 @@ async function serve(options: CommandSettings): Promise<void> {
     await application.start();
     if (config.SEED !== undefined || flags.has("sample")) {
       const { loadSeed } = await import("./first-seed.ts"); // few have one
-      await loadSeed(store, declaration, config);
+      await loadSeed(store, config, { declaration, flags });
     }
     await createFirstAdmin(store, { declaration, ...config }, output);
     removeChangedPassword(store, dataDir);
     const all = { ...application.hooks, host, port };
     const handle = application.handle.bind(application);
     const listener = await listen(handle, all).catch((cause) => {
-      const text = `cannot listen on ${host} port ${port}`;
-      throw new CommandError(text, { cause });
+      throw new CommandError(`cannot listen on ${host} port ${port}`, {
+        cause,
+      });
     });
     closing.unshift(() => listener.close(graceMs, announceMs));
     const stopped = stopSignal();

@@ -349,7 +349,9 @@ test("a seed for other collections is refused, by a message that names those tha
   assert.equal(code, 1);
   assert.equal(
     stderr,
-    'zoo-api: the seed has "zoos", which is not a collection; allowed: books\n',
+    `zoo-api: ${
+      join(root, "data/seed.json")
+    }: the seed has "zoos", which is not a collection; allowed: books\n`,
   );
 });
 

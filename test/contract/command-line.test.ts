@@ -890,6 +890,42 @@ describe("the command line", { concurrency: 3 }, () => {
     assert.match(unknown.lines.join("\n"), /planets/);
   });
 
+  test("a mistake in the seed is named with its file, and with its line if it is not JSON", async (t) => {
+    const folder = join(await folderFor(t), "store");
+    const file = `${folder}.json`;
+    const cases: [string, RegExp][] = [
+      ["", / is empty: a seed is one JSON object$/],
+      [" \n", / is empty: a seed is one JSON object$/],
+      [
+        '{"zoos": [\n],\n}\n',
+        /, line 3: The seed is not valid JSON \(RFC 8259\)\.$/,
+      ],
+      // V8 names no position, but quotes the text.
+      ['{"zoos":\nhush}', /[^3]: The seed is not valid JSON \(RFC 8259\)\.$/],
+      ['{"zoos":[],"zoos":[]}', /: The seed names "zoos" twice\.$/],
+      ["[]", /: The seed must be a JSON object, not an array\.$/],
+      ['{"zoos":[7]}', /: zoos\[0\] in the seed: It is not an object\.$/],
+    ];
+    for (const [at, [content, message]] of cases.entries()) {
+      await writeFile(file, content);
+      const isFlag = at % 2 === 0;
+      const result = await lines(
+        ["serve", "--port", "0", ...isFlag ? ["--seed", file] : []],
+        {
+          env: {
+            ...{ DATA_DIR: folder, ADMIN_PASSWORD: password, LOG: "silent" },
+            ...!isFlag && { SEED: file },
+          },
+        },
+      );
+      const text = result.lines.at(-1) ?? "";
+      assert.equal(result.code, 1, text);
+      assert.match(text, message);
+      assert.ok(text.startsWith(`zoo-api: ${file}`), text);
+      assert.doesNotMatch(text, /hush|send/);
+    }
+  });
+
   test("an invalid record in the seed prevents the start, and nothing is written", async (t) => {
     const folder = join(await folderFor(t), "store");
     const [leo, bruno] = seed.animals;
