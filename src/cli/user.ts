@@ -39,7 +39,7 @@ async function userCommand(
   if ((action !== "add" && action !== "password") || name === undefined) {
     const given = ["user", action ?? []].flat().join(" ");
     throw new UsageError(
-      `${given}: it must be user add NAME, user password NAME or user list`,
+      `${given}: it must be user add NAME, user password NAME or user list; users are removed over HTTP, with DELETE /v1/users/ID`,
     );
   }
   const declaration = await loadApi();

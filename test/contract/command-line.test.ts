@@ -598,6 +598,28 @@ describe("the command line", { concurrency: 3 }, () => {
     }
   });
 
+  test("what is not a command, or an argument of one, is refused with what to do", async (t) => {
+    const folder = join(await folderFor(t), "store");
+    const named = /: the data folder is named with --data-dir$/;
+    const cases: [string, RegExp][] = [
+      [`check ${folder}`, named],
+      [`repair ${folder}`, named],
+      [`backup ${folder} ${folder}-copy`, named],
+      ["version 1", /unexpected argument "1"$/],
+      ["user remove bob", /over HTTP, with DELETE \/v1\/users\/ID$/],
+      ["restore copy", /see "zoo-api help", or the guide in data\/README\.md$/],
+    ];
+    for (const [command, message] of cases) {
+      const result = await lines(command.split(" "), {
+        env: { DATA_DIR: folder },
+      });
+      assert.equal(result.code, 2, command);
+      assert.equal(result.lines.length, 1, command);
+      assert.match(result.lines.join(), message);
+    }
+    assert.equal(existsSync(folder), false);
+  });
+
   test("help lists the commands, and version prints the version", async () => {
     const help = await lines(["help"]);
     assert.equal(help.code, 0);
