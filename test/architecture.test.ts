@@ -84,7 +84,7 @@ test("features know only these files that join the parts", () => {
     if (!/^(?:root|cli)$/.test(partOf(module))) continue;
     assert.match(
       module,
-      /^(?:collections|data-folder|usage|cli\/output)\.ts$/,
+      /^(?:collections|data-folder|usage|cli\/(?:output|declaration\/followed))\.ts$/,
     );
   }
 });

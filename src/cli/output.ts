@@ -94,10 +94,10 @@ function describeState(
     const next = server === undefined
       ? `the next import into this store first finishes it, or a start of its server, unless it has users; ${cancel}`
       : "its server finishes it, or if it was a command, the next import from the same data folder within a minute; after that, a running server ends it as it is";
-    return `${imported} records are in, perhaps without some of their references; ${next}; in a copy, which lacks its lines, it fails`;
+    return `${imported} records are in, perhaps without some of their references; ${next}; it fails in a copy, which lacks its lines, and after a renaming`;
   }
   const next = server === undefined
-    ? `the next start of the server resumes it, or ${cancel}`
+    ? `the next start of the server resumes it, unless that declares anything otherwise; ${cancel}`
     : "a running server finishes it, within a minute after its own one has ended, or in a copy the next start";
   return `${deleted} records are deleted; ${next}`;
 }

@@ -7,6 +7,7 @@ import { PackedRow } from "../store/memory/packed-row.ts";
 import { awaitedTable, presentName } from "../api/own-tables.ts";
 import { UsageError } from "../usage.ts";
 import { openDataFolder } from "../data-folder.ts";
+import { followInCommand } from "./declaration/followed.ts";
 import type { Document, Mutation, Row, Store } from "../store/store.ts";
 import { print, reportTasks } from "./output.ts";
 import { describeHidden, findHidden, requireStore } from "./read.ts";
@@ -34,6 +35,7 @@ async function pruneCommand(
   const declaration = await loadApi();
   if (!etcd) await requireStore(dataDir);
   const store = await openDataFolder(dataDir, declaration, {
+    adaptRecords: followInCommand,
     rowClass: PackedRow,
     fullDisk: FullDisk,
     marker,

@@ -156,7 +156,7 @@ export async function readUndamagedStore(
  * (the next start repairs that), otherwise 2
  */
 async function check(settings: CommandSettings): Promise<number> {
-  const api = await settings.loadApi();
+  const api = await settings.loadApi(await settings.loadFeatures());
   return await checkStore(settings, api).catch((error) => {
     printFailure(error, settings.dataDir);
     return 2;

@@ -11,6 +11,7 @@ import { hashSecret } from "../api/records/writing.ts";
 import { recordsOf } from "../api/records/local.ts";
 import { CommandError, UsageError } from "../usage.ts";
 import { openDataFolder } from "../data-folder.ts";
+import { followInCommand } from "./declaration/followed.ts";
 import "../store/memory/exchange.ts";
 import * as marker from "../store/log/marker.ts";
 import { reserves } from "../store/reserves.ts";
@@ -45,6 +46,7 @@ async function userCommand(
   const declaration = await loadApi();
   if (action === "password" && !etcd) await requireStore(dataDir);
   const store = await openDataFolder(dataDir, declaration, {
+    adaptRecords: followInCommand,
     etcd,
     marker,
     ...reserves(),

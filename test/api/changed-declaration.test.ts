@@ -20,7 +20,7 @@ import {
   storedAdmin,
   temporaryFolder,
 } from "../harness.ts";
-import { startHere } from "../in-process.ts";
+import { runHere, startHere } from "../in-process.ts";
 import { commit } from "../commit.ts";
 
 const otherFile = `export default ({ collection, string }) => ({
@@ -144,6 +144,33 @@ test("FEATURES=none: a first start and an unchanged one succeed, a changed one i
   const server = await startHere({ folder, env });
   assert.equal((await server.request("GET", "/v1/zoos")).status, 200);
   assert.equal(await server.end(), 0);
+});
+
+test("a command accepts another text of the same check, but no other declaration", async (t) => {
+  const own = await temporaryFolder();
+  t.after(() => removeFolder(own));
+  const folder = join(own, "store");
+  let files = 0;
+  /** Adds a user with a declaration that has this check. */
+  const add = async (check: string, maxLength = 9) => {
+    const file = join(own, `${++files}.mjs`); // a module is loaded once
+    const text = otherFile.replaceAll("maxLength: 9", `maxLength: ${maxLength}`)
+      .replace('name: "zoos",', `name: "zoos", ${check}`);
+    await writeFile(file, text);
+    return await runHere(["user", "add", `user${files}`], {
+      env: { DATA_DIR: folder, COLLECTIONS: file },
+      input: "a long password",
+    });
+  };
+  assert.equal((await add("check: ({ name }) => null,")).code, 0);
+  // As another loader prints it.
+  assert.equal((await add("check: ({\n name\n}) => null,")).code, 0);
+  const others = [["", 9], ["check: ({ name }) => null,", 8]] as const;
+  for (const [check, maxLength] of others) {
+    const { code, stderr } = await add(check, maxLength);
+    assert.equal(code, 1);
+    assert.match(stderr, /the declaration of zoos.* is not the one with/);
+  }
 });
 
 test(

@@ -15,6 +15,7 @@ import type { Records } from "../../api/records/records.ts";
 import { tablesOf } from "../../api/routes.ts";
 import { CommandError, UsageError } from "../../usage.ts";
 import { openDataFolder } from "../../data-folder.ts";
+import { followInCommand } from "../../cli/declaration/followed.ts";
 import "../../store/memory/exchange.ts";
 import * as marker from "../../store/log/marker.ts";
 import { reserves } from "../../store/reserves.ts";
@@ -71,6 +72,7 @@ export async function importCommand(
   const own = { collections, tables: [{ name: awaitedTable }] };
   const tables = tablesOf(declaration, [own]);
   const store = await openDataFolder(dataDir, declaration, {
+    adaptRecords: followInCommand,
     etcd,
     log,
     marker,

@@ -253,7 +253,7 @@ async function interrupted(
 function warningOf(name: string, imported: number): string {
   return `zoo-api: an import of ${name} (task 1) is not finished: ${imported} records are in, ` +
     "perhaps without some of their references; the next import into this store " +
-    "first finishes it, or a start of its server, unless it has users; with FEATURES that have deletions but not imports, it waits, and DELETE /v1/tasks/1 cancels it; in a copy, which lacks its lines, it fails\n";
+    "first finishes it, or a start of its server, unless it has users; with FEATURES that have deletions but not imports, it waits, and DELETE /v1/tasks/1 cancels it; it fails in a copy, which lacks its lines, and after a renaming\n";
 }
 
 /** Imports a zoo with the command, which first finishes an earlier import. */
