@@ -31,7 +31,6 @@ import {
   textOf,
 } from "./state.ts";
 import { EtcdStore } from "./store.ts";
-import type { Row } from "../store/memory/row.ts";
 import type { Store } from "../store/transactions.ts";
 
 /** Opens a store in etcd. The folder is for files that are not records. */
@@ -247,19 +246,30 @@ function notEmpty({ prefix }: EtcdOptions): StoreError {
   );
 }
 
-/** Stops serving while another server has the store follow another declaration: its records may not fit this one. */
+/**
+ * Stops serving while another server has the store follow another declaration:
+ * its records may not fit this one, or be for others to see. Access and retention
+ * are compared as far as the feature evolution has remembered them.
+ */
 export function suspendOnOtherDeclaration(
   store: Store,
   declarationTable: string,
 ): void {
   if (!(store instanceof EtcdStore)) return;
   const remembered = store.table(declarationTable);
-  const namesOf = (row: Row | undefined) =>
-    JSON.stringify(row?.document["names"]);
-  const names = namesOf(remembered.get(1));
+  let inForce: Readonly<Record<string, unknown>> = {
+    ...remembered.get(1)?.document,
+  };
+  const rules = () => {
+    const { names, policies } = inForce;
+    return JSON.stringify([names, policies]);
+  };
+  const own = rules();
   remembered.listeners.add((_before, after) => {
+    // A server of an older version leaves the policies out.
+    inForce = { ...inForce, ...after?.document };
     store.suspend(
-      namesOf(after) === names
+      rules() === own
         ? undefined
         : "Another server has changed the declaration in force: " +
           "restart this server with that one",

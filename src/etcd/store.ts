@@ -130,7 +130,9 @@ export class EtcdStore extends SharedStore {
     ) return undefined;
     return this.#refusal
       ? Promise.reject(this.#refusal)
-      : this.#replica.nextRound();
+      : this.#replica.nextRound().then(() => {
+        if (this.#suspension) throw this.#suspension; // by what it has brought
+      });
   }
 
   /** Repeats work in the background until the store closes. */

@@ -14,6 +14,7 @@ import {
   command,
   commandEnvironment,
   jwtSecret,
+  lacks,
   removeFolder,
   root,
   run,
@@ -21,6 +22,10 @@ import {
   start,
   temporaryFolder,
 } from "../harness.ts";
+import { loadApi } from "../../src/cli/declaration/load-api.ts";
+import { createReader, findEtcd } from "../../src/cli/command-line.ts";
+import { openDataFolder } from "../../src/data-folder.ts";
+import { follow } from "../follower.ts";
 import { startHere } from "../in-process.ts";
 import { ended, sendLines, taskWhen } from "../lines.ts";
 import { eventually } from "../application.ts";
@@ -375,3 +380,105 @@ test("a server with another declaration takes over; the first one refuses until 
   while ((await first.request("GET", "/health")).status !== 200);
   assert.equal((await first.request("GET", "/v1/notes")).status, 200);
 });
+
+const people = (options: string, name = "people") => `
+  export default ({ collection, string, optional }) => ({
+    collections: [collection({
+      name: "${name}", singular: "person", ${options},
+      properties: { name: string({ maxLength: 100 }) },
+    })],
+  });`;
+
+const open = 'access: { read: "anyone", write: "viewer", delete: "viewer" }';
+
+const otherPolicies = [
+  open.replace("anyone", "admin"),
+  `${open}, keep: { days: 30 }`,
+];
+
+for (const [at, options] of otherPolicies.entries()) {
+  test(
+    `a server that would show or keep other records than another one refuses requests, and ends its events: ${options}`,
+    { skip: lacks("evolution") || lacks("events") },
+    async (t) => {
+      const { folder, gateway, store } = await prepare(t);
+      const serveHere = async (options: string) => {
+        const name = `people-${at}-${options.length}.mjs`;
+        const file = join(folder, name);
+        await writeFile(file, people(options));
+        const env = { STORE: store, COLLECTIONS: file };
+        const server = await startHere({ isNew: true, env });
+        t.after(() => server.stop());
+        return server;
+      };
+      const first = await serveHere(open);
+      const token = await first.signIn();
+      const follower = await follow(first.port, token);
+      await follower.until(() => follower.lastEventId !== "");
+      gateway.isWatchSilent = true;
+      const second = await serveHere(options);
+      const log = /people has other access or retention: {access:{read:.*/.exec(
+        second.output(),
+      );
+      const [change = ""] = log ?? [];
+      assert.match(change, /formerly {access:{read:anyone,.*:viewer}}/);
+      const json = { name: "Ada" };
+      const url = "/v1/people";
+      const created = await second.request("POST", url, { token, json });
+      assert.equal(created.status, 201);
+      // It learns of the other declaration by this request.
+      assertError(await first.request("GET", url), 50302);
+      assertError(await first.request("POST", url, { token, json }), 50302);
+      const health = await first.request("GET", "/health");
+      assert.equal(health.status, 503);
+      assert.match(String(health.body["notices"]), /changed the declaration/);
+      await follower.until(() => follower.events.length > 0);
+      assert.deepEqual(follower.events, []);
+      const next = await follow(second.port, token, follower.lastEventId);
+      assert.equal((await next.next()).type, "reset");
+      next.cut();
+      await second.end();
+      const third = await serveHere(open);
+      assert.equal((await third.request("GET", url)).body.length, 1);
+      while ((await first.request("GET", "/health")).status !== 200);
+      assert.equal((await first.request("GET", url)).body.length, 1);
+      for (const server of [third, first]) await server.end();
+    },
+  );
+}
+
+test(
+  "a server of an older version, which remembers no access, suspends no other one",
+  {
+    skip: lacks("evolution"),
+  },
+  async (t) => {
+    const { folder, store } = await prepare(t);
+    const file = join(folder, "people.mjs");
+    await writeFile(file, people(open));
+    const env = { STORE: store, COLLECTIONS: file };
+    const server = await startHere({ isNew: true, env });
+    t.after(() => server.stop());
+    const etcd = await findEtcd(createReader(new Map(), { STORE: store }));
+    let isPut = false;
+    const older = await openDataFolder(
+      join(folder, "older"),
+      await loadApi(file),
+      {
+        etcd,
+        adaptRecords({ apply, store }) {
+          const { policies, ...known } = {
+            ...store.table("_declaration").get(1)?.document,
+          };
+          isPut = policies !== undefined;
+          apply(["put", "_declaration", { ...known, id: 1 }]);
+          return false;
+        },
+      },
+    );
+    await older.close();
+    assert.ok(isPut);
+    assert.equal((await server.request("GET", "/v1/people")).status, 200);
+    await server.end();
+  },
+);

@@ -54,6 +54,7 @@ const internalTables: Readonly<Record<string, Properties>> = {
     names: texts,
     newNames: texts,
     owners: optional(texts),
+    policies: optional(texts),
   },
   [awaitedTable]: {
     names: optional(texts),

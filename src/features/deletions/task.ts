@@ -415,10 +415,11 @@ function abortReason(
     : "The user no longer has the rights that the request had.";
 }
 
-/** Returns a digest of the remembered declaration: under another one, filters and references could mean other records. */
+/** Returns a digest of the remembered declaration: under another one, filters and references could mean other records, unlike under other policies. */
 export function digestOfRules(store: Pick<Store, "table">): string {
-  const remembered = store.table(declarationTable).get(1)?.document ?? {};
-  return createHash("sha256").update(JSON.stringify(remembered))
+  const remembered = store.table(declarationTable).get(1)?.document;
+  return createHash("sha256")
+    .update(JSON.stringify({ ...remembered, policies: undefined }))
     .digest("base64url").slice(0, 16);
 }
 

@@ -200,7 +200,7 @@ async function send(
       }
       // In the meantime the server may have ended the response, because it is
       // stopping.
-      if (output.writableEnded || !isAuthorized()) break;
+      if (output.writableEnded || !isAuthorized() || isLast(item)) break;
       const { seq } = item;
       const isMissing = source.rollbacks > rollbacks;
       const { id, bytes } = isMissing
@@ -253,6 +253,11 @@ function encode(
   byUser.set(isPrivate ? reader.id : 0, events);
   encoded.set(item, byRole.set(reader.grants, byUser));
   return events;
+}
+
+/** Returns whether another server follows another declaration from a transaction on: its rules decide who sees the next ones. */
+function isLast({ mutations = [] }: Transaction | Reset): boolean {
+  return mutations.some(([, name]) => name === declarationTable);
 }
 
 function resetOf(source: Source, reader: Actor, seq: number): Events {

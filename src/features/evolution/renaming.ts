@@ -25,6 +25,8 @@ interface Remembered {
   readonly newNames: Map<string, string>;
   /** The properties that hold the owners of formerly private records. */
   readonly owners: Set<string>;
+  /** The access and the retention of each collection, as text: servers that share a store must agree on them, too. */
+  readonly policies: Map<string, string>;
 }
 
 /**
@@ -87,10 +89,10 @@ export function rememberDeclaration(
     forgetStrangers(of, store, apply);
   }
   remembered = rememberOwners(remembered, loaded, store);
-  const after = documentOf(remembered, loaded, renamings);
+  const after = documentOf(remembered, { collections, loaded, renamings });
   if (JSON.stringify(after) === JSON.stringify(before)) return false;
   apply(["put", declarationTable, after]);
-  if (before) logDifferences(remembered.names, loaded, log);
+  if (before) logDifferences(remembered, recall(after), log);
   return true;
 }
 
@@ -132,26 +134,34 @@ function forgetStrangers(
 /** Returns the document that remembers a declaration, and what was renamed. */
 function documentOf(
   { newNames, owners }: Remembered,
-  loaded: Remembered["names"],
-  renamings: number,
+  { collections, loaded, renamings }:
+    & Pick<OpenedDeclaration, "collections">
+    & { loaded: Remembered["names"]; renamings: number },
 ): Document {
   // A name that is declared has data of its own from now on.
   const former = [...newNames].filter(([each]) => !loaded.has(each));
+  const policies = collections.map(({ name, access, keep }) =>
+    [name, JSON.stringify({ access, keep })] as const
+  );
   return {
     id: 1,
     names: Object.fromEntries(loaded),
     newNames: Object.fromEntries(former),
+    policies: Object.fromEntries(policies),
     renamings,
     ...(owners.size > 0 && { owners: [...owners] }),
   };
 }
 
 function recall(document: Document | undefined): Remembered {
-  const { names = {}, newNames = {}, owners = [] } = Object(document);
+  const { names = {}, newNames = {}, owners = [], policies = {} } = Object(
+    document,
+  );
   return {
     names: new Map(Object.entries(names)),
     newNames: new Map(Object.entries(newNames)),
     owners: new Set(owners),
+    policies: new Map(Object.entries(policies)),
   };
 }
 
@@ -173,10 +183,11 @@ function isOwner(name: string, { names, newNames }: Remembered): boolean {
  * @throws {OwnerError} if values of one kind would be taken for the other
  */
 function rememberOwners(
-  { names, newNames, owners }: Remembered,
+  remembered: Remembered,
   loaded: Remembered["names"],
   store: Pick<Store, "tables">,
 ): Remembered {
+  const { names, newNames } = remembered;
   const meanings = new Map(newNames);
   for (const [name] of [...names, ...loaded]) {
     const owner = `${name}.${ownerProperty.name}`;
@@ -193,12 +204,12 @@ function rememberOwners(
       throw new OwnerError(owner);
     }
   }
-  return { names, newNames: meanings, owners };
+  return { ...remembered, newNames: meanings };
 }
 
 function logDifferences(
-  before: ReadonlyMap<string, string>,
-  after: ReadonlyMap<string, string>,
+  { names: before, policies }: Remembered,
+  { names: after, policies: nextPolicies }: Remembered,
   log: OpenedDeclaration["log"],
 ): void {
   for (const name of new Set([...before.keys(), ...after.keys()])) {
@@ -213,6 +224,12 @@ function logDifferences(
       : "is no longer private: who may read it sees the records of all users";
     const found = before.has(name) ? changed : "is new";
     log("info", `${name} ${after.has(name) ? found : hidden}`);
+  }
+  for (const [name, next] of nextPolicies) {
+    const former = policies.get(name) ?? next; // unknown after an upgrade
+    if (former === next) continue;
+    const change = `other access or retention: ${next}, formerly ${former}`;
+    log("info", `${name} has ${change.replaceAll('"', "")}`);
   }
 }
 
@@ -258,7 +275,7 @@ function isStored(name: string, { tables }: Pick<Store, "tables">): boolean {
 
 /** Returns what is remembered after a renaming; renaming a collection changes the names of its properties too. */
 function moveNames(
-  { names, newNames, owners }: Remembered,
+  { names, newNames, owners, policies }: Remembered,
   former: string,
   name: string,
 ): Remembered {
@@ -266,12 +283,15 @@ function moveNames(
     each === former || each.startsWith(`${former}.`)
       ? name + each.slice(former.length)
       : each;
+  const moveKeys = (texts: ReadonlyMap<string, string>) =>
+    new Map(Array.from(texts, ([each, text]) => [move(each), text]));
   const moved = Array.from(
     newNames,
     ([old, each]) => [old === former ? old : move(old), move(each)] as const,
   );
   return {
-    names: new Map(Array.from(names, ([each, text]) => [move(each), text])),
+    names: moveKeys(names),
+    policies: moveKeys(policies),
     newNames: new Map([
       ...moved.filter(([old]) => old !== name),
       [former, name],

@@ -265,3 +265,45 @@ test(
     }
   },
 );
+
+test(
+  "a client whose rights a changed declaration has changed is told to read anew",
+  { skip: lacks("events") || lacks("evolution") },
+  async () => {
+    const own = await temporaryFolder();
+    const folder = join(own, "store");
+    const serve = async (name: string, read: string) => {
+      const file = join(own, `${name}${extname(import.meta.filename)}`);
+      const text = declaration("").replace("anyone", read);
+      await writeFile(file, text);
+      return await startHere({ folder, args: ["--collections", file] });
+    };
+    try {
+      let server = await serve("closed", "admin");
+      const token = await server.signIn();
+      const kim = await signInNew(server, {
+        token,
+        username: "kim",
+        role: "member",
+      });
+      let follower = await follow(server.port, kim);
+      await follower.until(() => follower.lastEventId !== "");
+      await create(server, token, "Faust");
+      await server.end();
+      server = await serve("open", "member");
+      follower = await follow(server.port, kim, follower.lastEventId);
+      await create(server, token, "Emma");
+      assert.equal((await follower.next()).type, "reset");
+      assert.equal((await follower.next()).data["title"], "Emma");
+      await server.end();
+      // Nothing has changed since.
+      server = await serve("same", "member");
+      follower = await follow(server.port, kim, follower.lastEventId);
+      await create(server, token, "Ulysses");
+      assert.equal((await follower.next()).data["title"], "Ulysses");
+      await server.stop();
+    } finally {
+      await removeFolder(own);
+    }
+  },
+);

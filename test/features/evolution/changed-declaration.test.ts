@@ -1051,3 +1051,48 @@ test("a role that is gone is refused with a way out, which works", async (t) => 
   await between.end();
   await (await serve("keeper", "boss")).end();
 });
+
+test("the log names the collections whose access or retention has changed, once it is remembered", async (t) => {
+  const { folder, serve, declare } = await library(t);
+  const lines = (server: ServerHere) =>
+    server.output().match(/[\w.]+ (?:has other access|was |has changed)[^"]*/g);
+  const admins =
+    'access: { read: "admin", write: "admin", delete: "admin" }, keep: { days: 9 },';
+  let server = await serve(books(all), loans);
+  await post(server, "/v1/books", { title: "Faust", genre: "novel" });
+  await server.end();
+  server = await serve(books(all, admins), loans);
+  const change =
+    "has other access or retention: {access:{read:admin,write:admin,delete:admin},keep:{days:9}}, " +
+    "formerly {access:{read:anyone,write:keeper,delete:keeper}}";
+  assert.deepEqual(lines(server), [`books ${change}`]);
+  assert.equal((await server.request("GET", "/v1/books")).status, 401);
+  await server.end();
+  // A renamed collection is the same one.
+  const tomes = books(all, `renamed: "books", ${admins}`)
+    .replace('"books"', '"tomes"');
+  server = await serve(tomes, loans.replace('"books"', '"tomes"'));
+  assert.deepEqual(lines(server), [
+    "tomes was books",
+    "loans.book_id has changed",
+  ]);
+  await server.end();
+  // An earlier version has remembered nothing.
+  const back = await declare(books(all), loans);
+  const store = await openDataFolder(folder, await loadApi(back), {
+    adaptRecords({ apply, store }) {
+      const { policies, ...row } = {
+        ...store.table("_declaration").get(1)?.document,
+      };
+      assert.ok(policies);
+      apply(["put", "_declaration", { ...row, id: 1 }]);
+      return false;
+    },
+  });
+  await store.close();
+  const later = await serve(tomes, loans.replace('"books"', '"tomes"'));
+  assert.equal(lines(later), null);
+  await later.end();
+  server = await serve(tomes, loans.replace('"books"', '"tomes"'));
+  assert.equal(lines(server), null);
+});
