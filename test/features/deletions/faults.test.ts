@@ -223,6 +223,21 @@ test("a deletion ends under another declaration, by which other records could ma
   assert.equal(store.table("zoos").size, zoos);
 });
 
+test("a deletion goes on under other policies, which do not decide what matches", async (t) => {
+  const store = await open(new Disk({ folder: await folderFor(t) }));
+  t.after(() => store.close());
+  await fill(store);
+  const remember = async (document: object) => {
+    const row = { id: 1, names: {}, ...document };
+    await store.durable(store.apply([["put", "_declaration", row]], 0));
+  };
+  await remember({}); // as an earlier version does
+  await beginDeletion(store, true);
+  await remember({ policies: { zoos: "{}" } });
+  await workOff(workerOn(store));
+  assert.equal(store.table("tasks").get(1)?.document["status"], "succeeded");
+});
+
 test("the deletion of a server that shared the store goes on in a copy of it", async (t) => {
   const store = await open(new Disk({ folder: await folderFor(t) }));
   t.after(() => store.close());
