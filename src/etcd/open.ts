@@ -48,13 +48,16 @@ export async function openEtcdStore(
     const { prefix } = options;
     const isEmpty = await readHead(client) === "" &&
       (await client.get([copyKey])).length === 0; // which load refuses
-    const notice = await compareFolder(folder, { prefix, isEmpty });
+    const begun = await client.get(["incarnation"]);
+    const isNew = isEmpty && begun.length === 0;
+    const notice = await compareFolder(folder, { prefix, isEmpty, isNew });
     if (notice) log("error", notice);
+    const begin = () => putOnce(client, "incarnation", randomName(folder));
+    if (isNew) await begin(); // before the folder says that it uses this store
     const { lease, serverId } = await announce(client, folder, prefix);
     const loaded = await loadWhole(client, { tables, memory });
     memory?.requireFit(options.prefix);
-    const proposed = randomName(folder);
-    const incarnation = await putOnce(client, "incarnation", proposed);
+    const incarnation = await begin();
     return new EtcdStore({
       hasLocalReads: options.hasLocalReads,
       serverId,
@@ -120,14 +123,20 @@ async function readIdentity({ files, folder }: StoreFolder) {
  * Returns what is to be said of a folder beside a store in etcd.
  *
  * @throws {StoreError} not-empty if an empty store would begin there by mistake:
- * somebody forgot to copy the one in the folder, or mistyped the prefix
+ * somebody forgot to copy the one in the folder, mistyped the prefix, or etcd has
+ * lost the one that was there
  */
 async function compareFolder(
   place: StoreFolder,
-  { prefix, isEmpty }: { readonly prefix: string; readonly isEmpty: boolean },
+  { prefix, isEmpty, isNew }: {
+    readonly prefix: string;
+    readonly isEmpty: boolean;
+    /** True if no server has begun one there, either. */
+    readonly isNew: boolean;
+  },
 ): Promise<string | undefined> {
   const { files, folder } = place;
-  const [, last = prefix] = await readIdentity(place);
+  const [, last] = await readIdentity(place);
   const holdsStore = (await files.list(folder))
     .some((name) => generationOf(name) !== undefined);
   if (!isEmpty) {
@@ -142,11 +151,14 @@ async function compareFolder(
         'copy it with "zoo-api copy", or name another folder with --data-dir',
     );
   }
-  if (last === prefix) return undefined;
+  if (last === undefined || last === prefix && !isNew) return undefined;
+  const [used, advice] = last === prefix
+    ? ["it", 'start the right etcd, copy a backup with "zoo-api copy"']
+    : [`the one under ${last}`, "correct STORE"];
   throw new StoreError(
     "not-empty",
-    `etcd has no store under ${prefix}, and this server last used the one under ${last}: ` +
-      "correct STORE or, to begin an empty store, name another folder with --data-dir",
+    `etcd has no store under ${prefix}, and this server last used ${used}: ` +
+      `${advice} or, to begin an empty store, name another folder with --data-dir`,
   );
 }
 

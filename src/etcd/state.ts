@@ -292,8 +292,8 @@ export async function requireHead(
   await readHead(client); // throws, unless the store is gone
   throw new StoreError(
     "unreachable",
-    "etcd has no store below this prefix any more, and a server that starts begins an empty one: " +
-      "stop all servers, and copy the last backup into it",
+    "etcd has no store below this prefix any more: start the right etcd or, if its data " +
+      "is lost, stop all servers and copy the last backup into it",
   );
 }
 

@@ -693,6 +693,56 @@ test("no empty store is begun under another prefix than that of the folder", asy
   await same.close();
 });
 
+test("no empty store is begun in place of one that etcd has lost", async (t) => {
+  const gateway = new Gateway();
+  const etcd = await gateway.listen(t);
+  const folder = await temporaryFolder();
+  t.after(() => removeFolder(folder));
+  const tables = [{ name: "zoos" }];
+  const openAgain = () => openEtcdStore({ folder, tables }, etcd);
+  const store = await openAgain();
+  await add(store, "Berlin");
+  await store.close();
+  const options = { files: realFiles, tables };
+  const backup = await scanEtcd(etcd, options);
+  const lose = async () => {
+    for (const key of gateway.keys) gateway.remove(key);
+    await assert.rejects(openAgain(), {
+      code: "not-empty",
+      message:
+        /no store under zoo\/, .* last used it: start the right etcd, copy a backup .* or, to begin an empty store, name another folder/,
+    });
+    assert.deepEqual(gateway.keys, []);
+  };
+  await lose();
+  await copyToEtcd(backup, undefined, etcd);
+  const restored = await openAgain();
+  assert.deepEqual(namesIn(restored), ["Berlin"]);
+  await restored.close();
+  await lose();
+  await Promise.all([open(t, etcd), open(t, etcd)]); // with new folders
+  const joined = await openAgain();
+  assert.deepEqual(namesIn(joined), []);
+  await joined.close();
+});
+
+test("a first start that ended before its first write can be repeated", async (t) => {
+  const gateway = new Gateway();
+  const etcd = await gateway.listen(t);
+  const folder = await temporaryFolder();
+  t.after(() => removeFolder(folder));
+  const openAgain = (timeoutMs: number) =>
+    openEtcdStore({ folder, tables: [] }, { ...etcd, timeoutMs });
+  for (const failing of ["kv/txn", "lease/grant"]) {
+    gateway.faultOf = (path) => path === failing ? "no leader" : undefined;
+    await assert.rejects(openAgain(1000), { code: "unreachable" });
+  }
+  assert.ok((await readdir(folder)).includes("server"));
+  gateway.faultOf = () => undefined;
+  const store = await openAgain(5000);
+  await store.close();
+});
+
 test("a store is read again if servers replace its snapshots meanwhile", async (t) => {
   const gateway = new Gateway();
   const etcd = await gateway.listen(t);
@@ -1056,7 +1106,7 @@ test("a store that is gone from etcd is named, and nothing is put there", async 
   for (const key of gateway.keys) gateway.remove(key);
   const error = {
     code: "unreachable",
-    message: /no store below this prefix any more, .* copy the last backup/,
+    message: /no store below this prefix any more: .* copy the last backup/,
   };
   await assert.rejects(async () => await store.confirm(true), error);
   await assert.rejects(add(store, "Rome"), error);
