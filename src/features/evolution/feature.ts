@@ -110,8 +110,9 @@ function refuseOtherApi({ collections, store }: OpenedDeclaration): void {
 
 /** Stores times in the form that filters and sorting compare: as texts, they may have been stored in another one. */
 function normalizeTimes(
-  { collections, store, apply }: OpenedDeclaration,
+  { collections, store, apply, log }: OpenedDeclaration,
 ): void {
+  const counts = new Map<string, number>();
   for (const { name: of, properties } of collections) {
     const times = properties.filter(({ kind }) => kind === "timestamp");
     if (times.length === 0) continue;
@@ -121,9 +122,16 @@ function normalizeTimes(
         const { [name]: text } = document;
         if (typeof text === "string") next[name] = parse(text) ?? text;
       }
-      const isOther = times.some(({ name }) => next[name] !== document[name]);
-      if (isOther) apply(["put", of, next]);
+      const others = times.filter(({ name }) => next[name] !== document[name]);
+      if (others.length > 0) apply(["put", of, next]);
+      for (const { name } of others) {
+        counts.set(`${of}.${name}`, (counts.get(`${of}.${name}`) ?? 0) + 1);
+      }
     }
+  }
+  for (const [name, count] of counts) {
+    const words = count === 1 ? "text is a time" : "texts are times";
+    log("info", `${name}: ${count} ${words} in UTC, with milliseconds, now`);
   }
 }
 

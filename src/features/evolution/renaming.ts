@@ -57,6 +57,9 @@ export function rememberDeclaration(
       const isNew = !names.has(name) && !isStored(name, store);
       if (hint && isNew && !loaded.has(hint)) {
         remembered = moveNames(remembered, hint, name);
+        if (before && hint === given) {
+          warnOfUnknown(name, given, { names, log });
+        }
       }
       return;
     }
@@ -94,6 +97,20 @@ export function rememberDeclaration(
   apply(["put", declarationTable, after]);
   if (before) logDifferences(remembered, recall(after), log);
   return true;
+}
+
+/** Says that nothing is known of what a collection, or a property of a known one, was called before: its data may be there under an even older name. */
+function warnOfUnknown(
+  name: string,
+  former: string,
+  { names, log }: Pick<Remembered, "names"> & Pick<OpenedDeclaration, "log">,
+): void {
+  const [of = ""] = name.split(".", 1);
+  if (names.has(former) || of !== name && !names.has(of)) return;
+  log(
+    "error",
+    `${name} begins empty, as nothing is known of ${former}, its former name: if this is an older backup, stop now, and start it with the declarations since then, one after the other`,
+  );
 }
 
 /** Returns the present name of what a declaration calls by a former one, which may be older than another renaming. */

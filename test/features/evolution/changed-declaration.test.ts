@@ -18,7 +18,7 @@ import {
   timestamp,
   unique,
 } from "../../../src/api/declaration/properties.ts";
-import type { Mutation } from "../../../src/store/store.ts";
+import type { Mutation, Store } from "../../../src/store/store.ts";
 import { writeRecord } from "../../../src/api/records/writing.ts";
 import { operatorContext } from "../../operator.ts";
 import { recordsOf } from "../../../src/api/records/local.ts";
@@ -423,6 +423,68 @@ test("a changed description is not a difference, a changed pattern is, and so is
   assert.deepEqual(await differences(/^978/u, "13 digits"), changed);
   assert.deepEqual(await differences(/^978/u, "an ISBN"), []);
   assert.deepEqual(await differences(/^978/, "an ISBN"), changed);
+});
+
+test("a former name that nobody knows is reported, as an older backup may have an even older one", async (t) => {
+  const folder = await temporaryFolder();
+  t.after(() => removeFolder(folder));
+  const text = optional(string({ maxLength: 9 }));
+  const named = (name: string, properties: Record<string, Property>) => ({
+    ...shelf(properties),
+    name,
+  });
+  const other = named("loans", { text });
+  /** Starts with a declaration, and returns the errors in the log. */
+  const errorsWith = async (...declared: CollectionDeclaration[]) => {
+    const errors: string[] = [];
+    const log = (level: string, message: string) =>
+      void (level === "error" && errors.push(message));
+    const api = apiOf([other, ...declared]);
+    await (await openDataFolder(folder, api, { adaptRecords, log })).close();
+    return errors;
+  };
+  const renamed = (from: string) => ({ ...text, renamed: from });
+  assert.deepEqual(await errorsWith(named("racks", { a: renamed("b") })), []);
+  const known = { ...named("shelves", { a: text }), renamed: "racks" };
+  assert.deepEqual(await errorsWith(known), []);
+  const [property] = await errorsWith({
+    ...named("shelves", { d: renamed("c") }),
+  });
+  assert.match(property ?? "", /^shelves\.d begins empty, .* of shelves\.c, /);
+  const unknown = { ...named("cases", { a: text }), renamed: "boards" };
+  const errors = await errorsWith(unknown);
+  assert.equal(errors.length, 1);
+  assert.match(
+    errors[0] ?? "",
+    /^cases begins empty, .* of boards, its former/,
+  );
+  assert.deepEqual(await errorsWith(unknown), []);
+});
+
+test("texts that become times are counted in the log", async (t) => {
+  const folder = await temporaryFolder();
+  t.after(() => removeFolder(folder));
+  const start = async (at: Property, use = (_store: Store) => {}) => {
+    const lines: string[] = [];
+    const log = (_level: string, message: string) => void lines.push(message);
+    const api = apiOf([shelf({ at })]);
+    const store = await openDataFolder(folder, api, { adaptRecords, log });
+    use(store);
+    await store.close();
+    return lines.filter((line) => /UTC/.test(line));
+  };
+  const put = (store: Store) => {
+    const texts = ["2026-01-31T12:00:00+02:00", "2026-01-31T10:00:00.000Z"];
+    const mutations = texts.map((at, id) =>
+      ["put", "shelves", { id: id + 1, at }] as const
+    );
+    store.apply(mutations, 0);
+  };
+  assert.deepEqual(await start(string({ maxLength: 99 }), put), []);
+  assert.deepEqual(await start(timestamp()), [
+    "shelves.at: 1 text is a time in UTC, with milliseconds, now",
+  ]);
+  assert.deepEqual(await start(timestamp()), []);
 });
 
 test("former names are forgotten once both are declared together", async (t) => {
