@@ -55,12 +55,9 @@ export function rememberDeclaration(
     if (former === undefined) {
       // It was hidden, and nothing is stored: its next values are still its.
       const isNew = !names.has(name) && !isStored(name, store);
-      if (hint && isNew && !loaded.has(hint)) {
-        remembered = moveNames(remembered, hint, name);
-        if (before && hint === given) {
-          warnOfUnknown(name, given, { names, log });
-        }
-      }
+      if (!hint || !isNew || loaded.has(hint)) return;
+      remembered = moveNames(remembered, hint, name);
+      if (before && hint === given) reportUnknown({ name, given, names }, log);
       return;
     }
     if (isStored(name, store)) {
@@ -100,16 +97,18 @@ export function rememberDeclaration(
 }
 
 /** Says that nothing is known of what a collection, or a property of a known one, was called before: its data may be there under an even older name. */
-function warnOfUnknown(
-  name: string,
-  former: string,
-  { names, log }: Pick<Remembered, "names"> & Pick<OpenedDeclaration, "log">,
+function reportUnknown(
+  { name, given, names }: Pick<Remembered, "names"> & {
+    readonly name: string;
+    readonly given: string;
+  },
+  log: OpenedDeclaration["log"],
 ): void {
   const [of = ""] = name.split(".", 1);
-  if (names.has(former) || of !== name && !names.has(of)) return;
+  if (names.has(given) || of !== name && !names.has(of)) return;
   log(
     "error",
-    `${name} begins empty, as nothing is known of ${former}, its former name: if this is an older backup, stop now, and start it with the declarations since then, one after the other`,
+    `${name} begins empty, as nothing is known of ${given}, its former name: if this is an older backup, stop now, and start it with the declarations since then, one after the other`,
   );
 }
 
