@@ -546,8 +546,14 @@ test("an entry of another kind than a start accepts is named by check too, which
   const env = { JWT_SECRET: "s".repeat(32) };
   await rm(join(folder, "secret"), { force: true });
   await mkdir(join(folder, "secret"));
-  const unused = await runHere(["check", "--data-dir", folder], { env });
-  assert.equal(unused.code, 0, unused.stdout);
+  const file = `${folder}-secret`;
+  await writeFile(file, env.JWT_SECRET);
+  for (const each of [env, { JWT_SECRET: "", JWT_SECRET_FILE: file }]) {
+    const unused = await runHere(["check", "--data-dir", folder], {
+      env: each,
+    });
+    assert.equal(unused.code, 0, unused.stdout);
+  }
 });
 
 /** Rows that no server stores, each with the property that is wrong. */

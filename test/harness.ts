@@ -18,7 +18,7 @@ import process from "node:process";
 import { followDeclaration } from "../src/data-folder.ts";
 import { tablesOf } from "../src/api/routes.ts";
 import { collectionsOf } from "../src/api/routes.ts";
-import { featureNames } from "../src/features.ts";
+import { featureNames, loadFeatures } from "../src/features.ts";
 import { defaultLimits } from "../src/store/options.ts";
 import { openStore } from "../src/store/store.ts";
 import { collectionsFile, sample } from "./collections.ts";
@@ -76,9 +76,12 @@ async function createTemplate(): Promise<string> {
   const own = await temporaryFolder();
   const folder = join(own, "store");
   const store = await openStore({ folder, tables: tablesOf(sample, []) });
+  const names = featureNames.filter((name) => name === "evolution");
+  const [evolution] = await loadFeatures(names);
   const seq = store.transact(0, (apply) => {
     const collections = [...collectionsOf(sample).values()];
-    followDeclaration({ collections, store, apply, log: () => {} });
+    const opened = { collections, store, apply, log: () => {} };
+    followDeclaration(opened, evolution?.adaptRecords);
     apply(["put", "users", storedAdmin]);
   });
   await store.durable(seq);

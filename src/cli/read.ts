@@ -211,7 +211,8 @@ async function describeOtherFiles(
   let faults = "";
   for (const entry of await readdir(dataDir, { withFileTypes: true })) {
     const { name } = entry;
-    const isSecret = name === "secret" && !reader.isSet("JWT_SECRET");
+    const isSecret = name === "secret" &&
+      !["JWT_SECRET", "JWT_SECRET_FILE"].some(reader.isSet);
     const isRight = name === "spool" ? entry.isDirectory() : entry.isFile();
     const isUsed = isSecret || /^(?:mark|reserve|spool)$|\.tmp$/.test(name);
     if (isUsed && !isRight) {

@@ -272,9 +272,11 @@ export function suspendOnOtherDeclaration(
   let inForce: Readonly<Record<string, unknown>> = {
     ...remembered.get(1)?.document,
   };
+  // Whatever the order in which they are declared.
+  const sorted = (texts: unknown) => Object.entries(Object(texts)).sort();
   const rules = () => {
     const { names, policies } = inForce;
-    return JSON.stringify([names, policies]);
+    return JSON.stringify([sorted(names), sorted(policies)]);
   };
   const own = rules();
   remembered.listeners.add((_before, after) => {

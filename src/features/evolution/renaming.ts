@@ -8,7 +8,10 @@
  * `books.title`.
  */
 
-import { ownerProperty } from "../../api/declaration/declaration.ts";
+import {
+  type Collection,
+  ownerProperty,
+} from "../../api/declaration/declaration.ts";
 import {
   declarationTable,
   type OpenedDeclaration,
@@ -32,8 +35,8 @@ interface Remembered {
 /**
  * Exchanges names in the stored data, and remembers the declaration.
  *
- * @returns false if it is the remembered one, and nothing was applied; after
- * true, the caller must roll back if there are misfits
+ * @returns false if the records that fitted the remembered one fit it; after true,
+ * the caller must roll back if there are misfits
  * @throws {RenameError} if a renaming would hide other data
  */
 export function rememberDeclaration(
@@ -92,8 +95,13 @@ export function rememberDeclaration(
   const after = documentOf(remembered, { collections, loaded, renamings });
   if (JSON.stringify(after) === JSON.stringify(before)) return false;
   apply(["put", declarationTable, after]);
-  if (before) logDifferences(remembered, recall(after), log);
-  return true;
+  if (before) logDifferences(remembered, recall(after), { store, log });
+  return withoutPolicies(after) !== withoutPolicies(before);
+}
+
+/** Returns what decides which records fit, as text. */
+function withoutPolicies(remembered: Document | undefined): string {
+  return JSON.stringify({ ...remembered, policies: undefined });
 }
 
 /** Says that nothing is known of what a collection, or a property of a known one, was called before: its data may be there under an even older name. */
@@ -149,24 +157,32 @@ function forgetStrangers(
 
 /** Returns the document that remembers a declaration, and what was renamed. */
 function documentOf(
-  { newNames, owners }: Remembered,
+  { newNames, owners, policies }: Remembered,
   { collections, loaded, renamings }:
     & Pick<OpenedDeclaration, "collections">
     & { loaded: Remembered["names"]; renamings: number },
 ): Document {
   // A name that is declared has data of its own from now on.
   const former = [...newNames].filter(([each]) => !loaded.has(each));
-  const policies = collections.map(({ name, access, keep }) =>
-    [name, JSON.stringify({ access, keep })] as const
+  const present = collections.map((each) =>
+    [each.name, policyOf(each)] as const
   );
   return {
     id: 1,
     names: Object.fromEntries(loaded),
     newNames: Object.fromEntries(former),
-    policies: Object.fromEntries(policies),
+    policies: Object.fromEntries([...policies, ...present]), // and of the hidden ones
     renamings,
     ...(owners.size > 0 && { owners: [...owners] }),
   };
+}
+
+/** Returns the access and the retention of a collection as text, however they were written. */
+function policyOf(
+  { access: { read, write, delete: remove }, keep }: Collection,
+): string {
+  const kept = keep && { by: "created_at", ...keep };
+  return JSON.stringify({ read, write, delete: remove, keep: kept });
 }
 
 function recall(document: Document | undefined): Remembered {
@@ -226,7 +242,7 @@ function rememberOwners(
 function logDifferences(
   { names: before, policies }: Remembered,
   { names: after, policies: nextPolicies }: Remembered,
-  log: OpenedDeclaration["log"],
+  { store, log }: Pick<OpenedDeclaration, "store" | "log">,
 ): void {
   for (const name of new Set([...before.keys(), ...after.keys()])) {
     if (before.get(name) === after.get(name)) continue;
@@ -238,7 +254,11 @@ function logDifferences(
       : isPrivateNow
       ? "is private now: only the last role sees records without an owner"
       : "is no longer private: who may read it sees the records of all users";
-    const found = before.has(name) ? changed : "is new";
+    const found = before.has(name)
+      ? changed
+      : isStored(name, store)
+      ? "is declared again: its data is back"
+      : "is new";
     log("info", `${name} ${after.has(name) ? found : hidden}`);
   }
   for (const [name, next] of nextPolicies) {

@@ -1117,7 +1117,9 @@ test("a role that is gone is refused with a way out, which works", async (t) => 
 test("the log names the collections whose access or retention has changed, once it is remembered", async (t) => {
   const { folder, serve, declare } = await library(t);
   const lines = (server: ServerHere) =>
-    server.output().match(/[\w.]+ (?:has other access|was |has changed)[^"]*/g);
+    server.output().match(
+      /[\w.]+ (?:has other access|was |has changed|is )(?!from)[^"]*/g,
+    );
   const admins =
     'access: { read: "admin", write: "admin", delete: "admin" }, keep: { days: 9 },';
   let server = await serve(books(all), loans);
@@ -1125,10 +1127,16 @@ test("the log names the collections whose access or retention has changed, once 
   await server.end();
   server = await serve(books(all, admins), loans);
   const change =
-    "has other access or retention: {access:{read:admin,write:admin,delete:admin},keep:{days:9}}, " +
-    "formerly {access:{read:anyone,write:keeper,delete:keeper}}";
+    "has other access or retention: {read:admin,write:admin,delete:admin,keep:{by:created_at,days:9}}, " +
+    "formerly {read:anyone,write:keeper,delete:keeper}";
   assert.deepEqual(lines(server), [`books ${change}`]);
   assert.equal((await server.request("GET", "/v1/books")).status, 401);
+  await server.end();
+  // The same in other words.
+  const reworded = `access: { delete: "admin", write: "admin", read: "admin" },
+    keep: { days: 9, by: "created_at" },`;
+  server = await serve(books(all, reworded), loans);
+  assert.equal(lines(server), null);
   await server.end();
   // A renamed collection is the same one.
   const tomes = books(all, `renamed: "books", ${admins}`)
@@ -1157,4 +1165,24 @@ test("the log names the collections whose access or retention has changed, once 
   await later.end();
   server = await serve(tomes, loans.replace('"books"', '"tomes"'));
   assert.equal(lines(server), null);
+});
+
+test("a collection that was left out comes back with its data, and the log says so, and which access is another one", async (t) => {
+  const { serve } = await library(t);
+  const admins = 'access: { read: "admin", write: "admin", delete: "admin" },';
+  const title = "title: string({ maxLength: 20 })";
+  const shelves = books(title).replace('"books"', '"shelves"')
+    .replace('"book"', '"shelf"');
+  let server = await serve(books(title, admins), shelves);
+  await post(server, "/v1/books", { title: "Faust" });
+  await server.end();
+  await (await serve(shelves)).end();
+  server = await serve(books(title), shelves);
+  const log = server.output();
+  assert.match(log, /books is declared again: its data is back/);
+  assert.match(log, /books\.title is declared again: its data is back/);
+  assert.match(
+    log,
+    /books has other access or retention: {read:anyone,.*formerly {read:admin,/,
+  );
 });
