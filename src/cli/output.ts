@@ -97,7 +97,7 @@ function describeState(
     return `${imported} records are in, perhaps without some of their references; ${next}; it fails in a copy, which lacks its lines, and after a renaming`;
   }
   const next = server === undefined
-    ? `the next start of the server resumes it, unless that declares anything otherwise; ${cancel}`
+    ? `the next start of the server resumes it, unless that declares its collections or properties otherwise; ${cancel}`
     : "a running server finishes it, within a minute after its own one has ended, or in a copy the next start";
   return `${deleted} records are deleted; ${next}`;
 }

@@ -39,28 +39,10 @@ export async function loadCommand(
   const [, command] = sources
     .flatMap(({ commands = {} }) => Object.entries(commands))
     .find(([each]) => each === name) ?? [];
-  if (command === undefined) {
-    throw new UsageError(
-      `unknown command ${
-        JSON.stringify(name)
-      }: see "zoo-api help", or the guide in data/README.md`,
-    );
-  }
-  return ofDataFolder.has(name) ? [Infinity, withHint(command)] : command;
-}
-
-/** The commands that somebody may give the data folder as an argument. */
-const ofDataFolder = new Set(["check", "repair", "backup", "copy", "locked"]);
-
-/** Returns a command that explains an argument that is unexpected. */
-function withHint([maxArguments, run]: Command): Command[1] {
-  return (settings, args) => {
-    const { [maxArguments]: unexpected } = args;
-    if (unexpected === undefined) return run(settings, args);
-    throw new UsageError(
-      `unexpected argument ${
-        JSON.stringify(unexpected)
-      }: the data folder is named with --data-dir`,
-    );
-  };
+  if (command !== undefined) return command;
+  throw new UsageError(
+    `unknown command ${
+      JSON.stringify(name)
+    }: see "zoo-api help", or the operator's guide`,
+  );
 }

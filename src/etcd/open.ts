@@ -274,9 +274,10 @@ export function suspendOnOtherDeclaration(
   };
   // Whatever the order in which they are declared.
   const sorted = (texts: unknown) => Object.entries(Object(texts)).sort();
+  const { policies: known } = inForce;
   const rules = () => {
     const { names, policies } = inForce;
-    return JSON.stringify([sorted(names), sorted(policies)]);
+    return JSON.stringify([sorted(names), known && sorted(policies)]);
   };
   const own = rules();
   remembered.listeners.add((_before, after) => {

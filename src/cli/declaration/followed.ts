@@ -5,9 +5,10 @@ import { declarationTable, rulesOf } from "../../api/declaration/remembered.ts";
 import { followDeclaration } from "../../data-folder.ts";
 
 /**
- * Makes sure that the stored records fit a declaration, as
- * {@linkcode followDeclaration} does, but accepts another text of a `check`: what
- * runs its file may print functions anew, as tsx does for `npm start`.
+ * Does what {@linkcode followDeclaration} does, but accepts another text of a
+ * `check`: what runs its file may print functions anew, as tsx does for
+ * `npm start`. So one that was really changed is not noticed here, but when the
+ * server starts with it, which validates all records.
  *
  * @returns false: no snapshot must follow
  * @throws {CommandError} if the declaration differs from the remembered one

@@ -177,7 +177,7 @@ async function ended(
   };
 }
 
-/** Returns whether a caller may see the end; one who may not, as whose own user it deleted, keeps the first response: all is done. */
+/** Returns whether the caller is still signed in. One whose own user the deletion has deleted is not, and gets the first response: it is no error. */
 function isStillSignedIn(context: RequestContext): boolean {
   try {
     context.authenticate();

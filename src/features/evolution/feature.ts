@@ -130,8 +130,8 @@ function normalizeTimes(
     }
   }
   for (const [name, count] of counts) {
-    const words = count === 1 ? "text is a time" : "texts are times";
-    log("info", `${name}: ${count} ${words} in UTC, with milliseconds, now`);
+    const texts = count === 1 ? "text was" : "texts were";
+    log("info", `${name}: ${count} ${texts} converted to UTC and milliseconds`);
   }
 }
 

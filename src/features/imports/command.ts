@@ -151,7 +151,7 @@ async function requireFiles(sources: readonly Source[]): Promise<void> {
   }
 }
 
-/** Says which records get no owner, while a person can still interrupt the command. */
+/** Warns that private records get no owner. */
 function warnOfOwners(
   sources: readonly Source[],
   { collections }: ApiDeclaration,

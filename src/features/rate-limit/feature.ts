@@ -36,7 +36,8 @@ export const feature: Feature = {
           // Signing in has a limit of its own.
           method === "POST" && url === `${path}v1/authorizations` ||
           // A page could not read that its preflight was refused.
-          method === "OPTIONS" && headers["access-control-request-method"];
+          method === "OPTIONS" && headers.origin &&
+            headers["access-control-request-method"];
         if (isUnlimited) return;
         const used = limiter.count(request.client);
         counts.set(request, used);

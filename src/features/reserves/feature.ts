@@ -38,7 +38,7 @@ function healthWithReserves(store: Store): Operation {
   };
 }
 
-/** Returns about how many bytes are used: exactly, it would tell everybody the length of each private write. */
+/** Returns about how many bytes are used: the exact number would tell everybody the length of each private write. */
 function rounded({ used, limit }: Memory): number {
   return Math.min(Math.ceil(used / mebibyte) * mebibyte, limit);
 }

@@ -482,7 +482,7 @@ test("texts that become times are counted in the log", async (t) => {
   };
   assert.deepEqual(await start(string({ maxLength: 99 }), put), []);
   assert.deepEqual(await start(timestamp()), [
-    "shelves.at: 1 text is a time in UTC, with milliseconds, now",
+    "shelves.at: 1 text was converted to UTC and milliseconds",
   ]);
   assert.deepEqual(await start(timestamp()), []);
 });
