@@ -448,6 +448,27 @@ for (const [at, options] of otherPolicies.entries()) {
 }
 
 test(
+  "a server without the feature that remembers access is not suspended by the first one with it",
+  { skip: lacks("evolution") || lacks("conditional") },
+  async (t) => {
+    const { folder, store } = await prepare(t);
+    const file = join(folder, "people.mjs");
+    await writeFile(file, people(open));
+    const env = { STORE: store, COLLECTIONS: file };
+    const few = { ...env, FEATURES: "conditional" };
+    const first = await startHere({ isNew: true, env: few });
+    t.after(() => first.stop());
+    const second = await startHere({ isNew: true, env });
+    t.after(() => second.stop());
+    for (const server of [second, first]) {
+      const { status } = await server.request("GET", "/v1/people");
+      assert.equal(status, 200);
+    }
+    for (const server of [second, first]) await server.end();
+  },
+);
+
+test(
   "a server of an older version, which remembers no access, suspends no other one",
   {
     skip: lacks("evolution"),
