@@ -41,7 +41,7 @@ import {
   maxBatchMs,
   provisionalTime,
 } from "./batch.ts";
-import { newRun, transactAs, unchangedSince } from "./run.ts";
+import { newRun, transactAs, unchangedSince, wasDeleted } from "./run.ts";
 import { findTask, type ImportContext, type Task } from "./task.ts";
 
 /** The references that some records of an import await, as they are stored. */
@@ -226,6 +226,7 @@ function settleItems(
         item,
         {
           isOwn,
+          isDeleted: (of, id) => isOwn(of, id) && wasDeleted(context, of, id),
           knowsAll: task?.created !== undefined,
           // What an import has done stays when it is cancelled, too.
           hasEnded: hasEnded || task === undefined,
@@ -272,12 +273,13 @@ function requireOwn(
   if (errors.length > 0) throw validationError(errors);
 }
 
-/** Sets the references of a record that are still empty; one that somebody has changed meanwhile stays as it is. */
+/** Sets the references of a record that are still empty, but for those to records that somebody has deleted meanwhile; one that somebody has changed meanwhile stays as it is. */
 function settleItem(
   records: Records,
   [id, , references, time]: AwaitedItem,
-  { isOwn, knowsAll, hasEnded }: {
+  { isOwn, isDeleted, knowsAll, hasEnded }: {
     readonly isOwn: IsOwn;
+    readonly isDeleted: (of: string, id: number) => boolean;
     readonly knowsAll: boolean;
     readonly hasEnded: boolean;
   },
@@ -285,18 +287,26 @@ function settleItem(
   const { collection, store, table } = records;
   const previous = table.get(id)?.document;
   if (previous === undefined) return {}; // rejected, or deleted by somebody
-  const open = Object.entries(references)
+  const empty = Object.entries(references)
     .filter(([name]) => (previous[name] ?? null) === null);
-  if (open.length === 0) return {};
+  if (empty.length === 0) return {};
   const { created_at, updated_at } = previous;
-  if (updated_at !== provisionalTime(time ?? Date.parse(String(created_at)))) {
-    const reason = "stays empty: the record was changed meanwhile";
-    return {
-      errors: open.map(([name]) =>
-        fieldError(name, { code: "reference", reason })
-      ),
-    };
-  }
+  const isChanged =
+    updated_at !== provisionalTime(time ?? Date.parse(String(created_at)));
+  const errors = empty.flatMap(([name, id]) => {
+    const { target } = collection.visibleProperties.get(name) ?? {};
+    const cause = isChanged
+      ? "the record was changed"
+      : target && isDeleted(target.name, id)
+      ? `${id} was deleted`
+      : undefined;
+    const reason = `stays empty: ${cause} meanwhile`;
+    return cause ? [fieldError(name, { code: "reference", reason })] : [];
+  });
+  if (isChanged) return { errors };
+  const open = empty.filter(([name]) =>
+    !errors.some(({ field }) => field === name)
+  );
   try {
     if (knowsAll) requireOwn(records, isOwn, open);
     const owner = ownerOf(collection, previous);
@@ -316,11 +326,12 @@ function settleItem(
         : formatTime(time),
     };
     enforceRules(collection, next);
-    return { mutations: [records.putMutation(next)] };
+    return { mutations: [records.putMutation(next)], errors };
   } catch (error) {
+    errors.push(...reasonsOf(error, collection));
     return hasEnded && fits(collection, previous)
-      ? { errors: reasonsOf(error, collection) } // it was shown as imported
-      : planRejection(records, previous, { error, isOwn });
+      ? { errors } // it was shown as imported
+      : planRejection(records, previous, { errors, isOwn });
   }
 }
 
@@ -341,10 +352,9 @@ interface Consequence {
 function planRejection(
   records: Records,
   document: Document,
-  { error, isOwn }: { readonly error: unknown; readonly isOwn: IsOwn },
+  { errors = [], isOwn }: Settled & { readonly isOwn: IsOwn },
 ): Settled {
   const { collection, store } = records;
-  const errors = reasonsOf(error, collection);
   const all = new Map<string, Consequence>();
   const add = (of: Collection, document: Document, mustGo: boolean) => {
     const isDeleted = mustGo || !isRequired(store, of, document.id) ||

@@ -1,14 +1,29 @@
 /**
  * The transactions of an import, by which it knows whether somebody else has
- * changed a record that it has created.
+ * changed or deleted a record that it has created.
  */
 
 import type { Row, Store } from "../../store/store.ts";
 import { provisionalTime } from "./batch.ts";
-import type { ImportContext, Run, Task } from "./task.ts";
+import type { ImportContext, Part, Run, Task } from "./task.ts";
 
-export function newRun({ store }: ImportContext): Run {
-  return { since: store.seq, seqs: new Set() };
+/** Begins a run, which learns until its end what is deleted from the collections of its files. */
+export function newRun(
+  { store }: ImportContext,
+  parts: readonly Part[] = [],
+): Run {
+  const deleted = new Map<string, number>();
+  const stops = parts.map(({ collection }) => {
+    const table = store.tables.get(collection);
+    const onChange = (before?: Row, after?: Row) => {
+      if (before === undefined || after !== undefined) return;
+      deleted.set(`${collection}/${before.document.id}`, table?.lastSeq ?? 0);
+    };
+    table?.listeners.add(onChange);
+    return () => table?.listeners.delete(onChange);
+  });
+  const end = () => stops.forEach((stop) => stop());
+  return { since: store.seq, seqs: new Set(), deleted, end };
 }
 
 /** Runs a transaction for the user of a task, and remembers it as one of its run. */
@@ -40,4 +55,14 @@ export function unchangedSince(
     return time < began ||
       time <= provisionalTime(Date.parse(String(created_at)));
   };
+}
+
+/** Returns whether somebody else has deleted a record during this run. */
+export function wasDeleted(
+  { store, run }: ImportContext,
+  of: string,
+  id: number,
+): boolean {
+  const seq = run?.deleted.get(`${of}/${id}`) ?? Infinity;
+  return seq <= store.seq && !run?.seqs.has(seq); // a later one is being built
 }

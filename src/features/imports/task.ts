@@ -38,6 +38,9 @@ export interface Run {
   readonly since: number;
   /** The sequence numbers of its transactions. */
   readonly seqs: Set<number>;
+  /** The sequence numbers of the transactions that deleted records of its collections, by `zoos/7`. */
+  readonly deleted: ReadonlyMap<string, number>;
+  readonly end: () => void;
 }
 
 /** The parts of the server that imports use. */

@@ -210,7 +210,8 @@ async function runTask(
   task: Task,
   signal: AbortSignal,
 ): Promise<void> {
-  const context = { ...idle, run: newRun(idle) };
+  const run = newRun(idle, partsOf(task));
+  const context = { ...idle, run };
   try {
     await importLines(context, task, signal);
   } catch (error) {
@@ -224,6 +225,8 @@ async function runTask(
       ? "The request body is no longer on the disk."
       : "The request body cannot be read.";
     await finishTask(context, latest, failure, signal);
+  } finally {
+    run.end();
   }
 }
 

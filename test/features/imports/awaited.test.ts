@@ -314,6 +314,80 @@ test("a record that somebody changes meanwhile stays, with what it refers to; an
   );
 });
 
+test("a reference to a record that somebody deletes meanwhile stays empty, and nothing else is rejected for that", async (t) => {
+  const nodes = collection({
+    name: "nodes",
+    singular: "node",
+    access,
+    properties: {
+      name: optional(string({ maxLength: 20 })),
+      parent_id: optional(reference("nodes", { as: "children" })),
+      other_id: optional(reference("nodes", { as: "others" })),
+    },
+    check: ({ name, parent_id }) =>
+      name === "child" && parent_id === null
+        ? { parent_id: "must be set" }
+        : {},
+  });
+  const app = await startLibrary({ declaration: apiOf([nodes]) });
+  t.after(() => app.stop());
+  const { token, store } = app;
+  const { listeners } = store.table("nodes");
+  const { size } = listeners;
+  const raw = toLines([
+    { id: 1, parent_id: 2 },
+    { id: 2, parent_id: 3, other_id: 4 },
+    { id: 3, parent_id: 4 },
+    { id: 4 },
+    { id: 5, parent_id: 900_000 },
+    { id: 6, parent_id: 7 },
+    { id: 7, parent_id: 5 },
+    ...Array.from({ length: 3000 }, (_, at) => ({ id: at + 10 })),
+    { id: 5000, name: "child", parent_id: 5002 },
+    { id: 5001, parent_id: 5000 },
+    { id: 5002 },
+    ...Array.from({ length: 3000 }, () => ({})),
+  ]);
+  const { body } = await sendLines(app, "/v1/nodes", { token, raw });
+  while (!store.table("nodes").get(5002)) {
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  for (const id of [3, 5002]) {
+    const path = `/v1/nodes/${id}`;
+    const { status } = await app.request("DELETE", path, { token });
+    assert.equal(status, 204);
+  }
+  const task = await taskWhen(app, { url: body.url, token, until: ended });
+  assert.equal(task.status, "succeeded", String(task.failure));
+  const texts = task.errors.map(({ line, errors }) => [
+    line,
+    ...errors.map(({ message }) => message),
+  ]);
+  const never = (id: number) =>
+    `"parent_id" is ${id}, which does not exist: it must be the id of one of the nodes, or null.`;
+  assert.deepEqual(texts, [
+    [2, '"parent_id" stays empty: 3 was deleted meanwhile.'],
+    [5, never(900_000), "Rejected with it, as they refer to it: node 7."],
+    [6, never(7)], // deleted by the import itself
+    [
+      3008,
+      '"parent_id" stays empty: 5002 was deleted meanwhile.',
+      '"parent_id" must be set.',
+      "Rejected with it, as they refer to it: node 5001.",
+    ],
+  ]);
+  assert.deepEqual([task.imported, task.rejected], [6005, 5]);
+  const left = [1, 2, 3, 4, 5, 6, 7, 5000, 5001].map((id) =>
+    store.table("nodes").get(id)?.document
+  ).map((node) => node && [node["parent_id"], node["other_id"]]);
+  const gone = undefined;
+  assert.deepEqual(left, [
+    ...[[2, null], [null, 4], gone, [null, null]],
+    ...[gone, gone, gone, gone, gone],
+  ]);
+  while (listeners.size > size) await wait(2); // until nothing is noted any more
+});
+
 const keptByOthers =
   "The record stays without that reference, since records refer to it that somebody else has created or changed, or too many to reject with it.";
 
