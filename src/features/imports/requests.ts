@@ -155,7 +155,12 @@ function planTask(
   sender: Actor | undefined,
   parts: readonly Part[],
 ) {
-  const [first, ...more] = parts;
+  const [first, ...more] = parts.map((part) => ({
+    ...part,
+    accepted: [
+      ...context.importable(part.collection)?.collection.acceptedNames ?? [],
+    ],
+  }));
   const collection = first?.collection ?? "";
   const next: Document = {
     ...newTask(context, { type: "import", collection, sender }),

@@ -18,6 +18,8 @@ export type Part = {
   readonly spool: string;
   /** The values that the URL provides for each record: `{"zoo_id":7}`. */
   readonly given: Values;
+  /** The names that its lines may have when it is stored; undefined if an earlier version stored it. */
+  readonly accepted?: readonly string[];
 };
 
 /** The task of an import as it is stored. */
@@ -53,8 +55,8 @@ export interface ImportContext extends TaskContext {
 
 /** Returns the files of a task. */
 export function partsOf(task: Task): readonly Part[] {
-  const { collection, spool, given, more = [] } = task;
-  return [{ collection, spool, given }, ...more];
+  const { more = [] } = task;
+  return [task, ...more];
 }
 
 /** Returns the references of the collections of a task as text. */

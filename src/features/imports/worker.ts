@@ -344,7 +344,8 @@ function abortReason(
   records: Records | undefined,
 ): string | null {
   const { renamings = 0, part = 0 } = task;
-  const { collection, given } = partsOf(task)[part] ?? task;
+  const { collection, given, accepted = Object.keys(given) } =
+    partsOf(task)[part] ?? task;
   const tooMany = tooManyRejected(task);
   if (tooMany !== null) return tooMany;
   if (renamings !== countRenamings(context.store)) {
@@ -354,7 +355,7 @@ function abortReason(
     return `The collection "${collection}" no longer exists.`;
   }
   const { access: { write }, acceptedNames } = records.collection;
-  const removed = Object.keys(given).find((name) => !acceptedNames.has(name));
+  const removed = accepted.find((name) => !acceptedNames.has(name));
   if (removed) return `The property "${removed}" no longer exists.`;
   if (task.references && task.references !== referencesOf(context, task)) {
     return "References were changed after it had begun.";

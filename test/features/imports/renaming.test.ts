@@ -108,6 +108,10 @@ const changes: Readonly<
     [books({ properties: { title } })],
     /^The property "shelf_id" no longer exists\.$/,
   ],
+  "a property that its lines may have is removed": [
+    [books({ properties: { shelf_id } })],
+    /^The property "title" no longer exists\.$/,
+  ],
 };
 
 for (const [change, [declared, reason]] of Object.entries(changes)) {
@@ -169,6 +173,27 @@ test("an import continues after a change that renames nothing", {
   await store.close();
   const pages = optional(string({ maxLength: 9 }));
   const next = await open(books({ properties: { title, shelf_id, pages } }));
+  await next.worker.start();
+  await next.worker.idle();
+  const task = next.store.table("tasks").get(1)?.document as Task;
+  assert.deepEqual([task.status, task.imported], ["succeeded", 1]);
+});
+
+test("an import that an earlier version has queued continues although a property is removed", async (t) => {
+  const { open } = await library(t);
+  const { store, worker, target } = await open(books());
+  await receiveImport(worker, {
+    call: operatorContext(),
+    body: bodyOf([{ title: "Emma" }]),
+    target: target("books"),
+  });
+  await worker.stop();
+  const { accepted, ...earlier } = store.table("tasks").get(1)
+    ?.document as Task;
+  assert.ok(accepted?.includes("shelf_id"));
+  await commit(store, [["put", "tasks", earlier]], 0);
+  await store.close();
+  const next = await open(books({ properties: { title } }));
   await next.worker.start();
   await next.worker.idle();
   const task = next.store.table("tasks").get(1)?.document as Task;
