@@ -49,6 +49,8 @@ export async function openDataFolder(
     await store.settle(() => ({
       seq: store.transact(0, follow, { allowWhenFull: true }),
     }));
+    // Before anything else is awaited, or another one could come in between.
+    shared?.suspendOnOtherDeclaration(store, declarationTable);
     if (mustCheckpoint) await store.checkpoint().catch(() => {}); // it is logged
     if (store.tables.has("_history")) { // historyTable
       await (await import("./api/own-tables.ts")).beginHistory(store, log);
@@ -57,7 +59,6 @@ export async function openDataFolder(
     await store.close();
     throw error;
   }
-  shared?.suspendOnOtherDeclaration(store, declarationTable);
   return store;
 }
 

@@ -7,10 +7,19 @@ import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { type Running, startApplication } from "../application.ts";
+import { apiOf, collections } from "../collections.ts";
+import { openDataFolder } from "../../src/data-folder.ts";
 import { EtcdStore } from "../../src/etcd/store.ts";
 import { asShared, type EtcdOptions } from "../../src/store/shared.ts";
 import { follow } from "../follower.ts";
-import { adminPassword, assertError, lacks, signInNew } from "../harness.ts";
+import {
+  adminPassword,
+  assertError,
+  lacks,
+  removeFolder,
+  signInNew,
+  temporaryFolder,
+} from "../harness.ts";
 import { notes } from "../library.ts";
 import { Gateway } from "./gateway.ts";
 
@@ -394,6 +403,47 @@ test("a server with another declaration than the one in force refuses requests, 
   other.store.suspend(undefined);
   assert.equal((await other.request("GET", "/v1/zoos")).status, 200);
   assert.ok(store.isWritable);
+});
+
+test("a server that is still starting learns of the declaration of one that starts meanwhile", async (t) => {
+  const gateway = new Gateway();
+  const etcd = await gateway.listen(t);
+  const folder = await temporaryFolder();
+  t.after(() => removeFolder(folder));
+  let learned = () => {};
+  const isKnown = new Promise<void>((resolve) => learned = resolve);
+  const openAs = async (name: string) => {
+    const store = await openDataFolder(join(folder, name), apiOf(collections), {
+      etcd,
+      adaptRecords({ apply, store }) {
+        apply(["put", "_declaration", { id: 1, names: { [name]: "" } }]);
+        if (name === "one") {
+          store.table("_declaration").listeners.add((_before, after) => {
+            if (Object.hasOwn(Object(after?.document["names"]), "other")) {
+              learned();
+            }
+          });
+        }
+        return name === "one"; // a snapshot must follow
+      },
+    });
+    t.after(() => store.close());
+    assert.ok(store instanceof EtcdStore);
+    return store;
+  };
+  let other: Promise<EtcdStore> | undefined;
+  gateway.delayOf = async (_path, { success: [change] = [] }) => {
+    const { key = "" } = change?.request_put ?? {};
+    if (other || atob(key) !== "zoo/snapshot-lock") return;
+    await (other = openAs("other"));
+    await isKnown;
+  };
+  const one = await openAs("one");
+  await assert.rejects(
+    Promise.resolve(one.confirm(true)),
+    /changed the declaration in force/,
+  );
+  await (await other)?.confirm(true);
 });
 
 test("a server whose clock is behind says so, once, and both serve requests", async (t) => {
