@@ -124,7 +124,8 @@ async function readIdentity({ files, folder }: StoreFolder) {
  *
  * @throws {StoreError} not-empty if an empty store would begin there by mistake:
  * somebody forgot to copy the one in the folder, mistyped the prefix, or etcd has
- * lost the one that was there
+ * lost the one that was there; or if request bodies would be lost that only
+ * another store names
  */
 async function compareFolder(
   place: StoreFolder,
@@ -140,6 +141,16 @@ async function compareFolder(
   const holdsStore = (await files.list(folder))
     .some((name) => generationOf(name) !== undefined);
   if (!isEmpty) {
+    const spooled = last === undefined || last === prefix
+      ? []
+      : await files.list(join(folder, "spool")).catch(() => []); // there may be none
+    if (spooled.some((name) => name.endsWith(".spool"))) {
+      throw new StoreError(
+        "not-empty",
+        `The folder ${folder} holds request bodies of imports into the store under ${last}, which a server with another one would delete: ` +
+          "start this server with that one until they have ended, or name another folder with --data-dir",
+      );
+    }
     return holdsStore
       ? `The folder ${folder} holds a store that is not used, as etcd has one, but commands without --store use it: stop this server and move meta.json, secret, snapshot-* and wal-* away, or name another folder with --data-dir`
       : undefined;

@@ -2,7 +2,7 @@
 
 import { strict as assert } from "node:assert";
 import { Buffer } from "node:buffer";
-import { cp, mkdir, readdir, writeFile } from "node:fs/promises";
+import { cp, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
@@ -691,6 +691,40 @@ test("no empty store is begun under another prefix than that of the folder", asy
   const same = await openAt("zoo/");
   assert.deepEqual(namesIn(same), ["Berlin"]);
   await same.close();
+});
+
+test("a folder with request bodies of imports is not used for a store under another prefix, which would delete them", async (t) => {
+  const gateway = new Gateway();
+  const etcd = await gateway.listen(t);
+  const folder = await temporaryFolder();
+  t.after(() => removeFolder(folder));
+  const openAt = (prefix: string, name: string) =>
+    openEtcdStore({ folder: join(folder, name), tables: [{ name: "zoos" }] }, {
+      ...etcd,
+      prefix,
+    });
+  for (const prefix of ["zoo/", "zo/"]) {
+    const store = await openAt(prefix, prefix);
+    await add(store, "Berlin");
+    await store.close();
+  }
+  const spool = join(folder, "zoo", "spool");
+  await mkdir(spool);
+  await writeFile(join(spool, "1.spool.tmp"), ""); // of a request that was not accepted
+  await (await openAt("zo/", "zoo")).close();
+  await (await openAt("zoo/", "zoo")).close();
+  await writeFile(join(spool, "1.spool"), "");
+  const server = await readFile(join(folder, "zoo", "server"), "utf8");
+  await assert.rejects(openAt("zo/", "zoo"), {
+    code: "not-empty",
+    message:
+      /request bodies of imports into the store under zoo\/, .* start this server with that one/,
+  });
+  assert.equal(
+    await readFile(join(folder, "zoo", "server"), "utf8"),
+    server,
+  );
+  await (await openAt("zoo/", "zoo")).close();
 });
 
 test("no empty store is begun in place of one that etcd has lost", async (t) => {
