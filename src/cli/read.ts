@@ -30,6 +30,7 @@ import * as marker from "../store/log/marker.ts";
 import { PackedRow } from "../store/memory/packed-row.ts";
 import type { EtcdOptions } from "../store/shared.ts";
 import { readSmallFile, withFile } from "../store/log/files.ts";
+import { refuseFolderOfEtcd } from "../store/log/identity.ts";
 import { hasLivingLock, socketFolder } from "../store/log/lock.ts";
 import { maxFaults } from "../store/log/format.ts";
 import {
@@ -335,7 +336,9 @@ export async function readAdapted(
 /** Throws unless there is a store in a folder: a mistyped name must not create one. */
 export async function requireStore(folder: string): Promise<void> {
   const isStore = (await realFiles.list(folder)).includes(fileNames.meta);
-  if (!isStore) throw noStore(folder);
+  if (isStore) return;
+  await refuseFolderOfEtcd(realFiles, folder);
+  throw noStore(folder);
 }
 
 function noStore(folder: string): CommandError {

@@ -4,14 +4,18 @@ import { join, resolve } from "node:path";
 import type { StoreOptions } from "../store/file-store.ts";
 import { defaultLimits } from "../store/options.ts";
 import type { EtcdOptions } from "../store/shared.ts";
-import { readSmallFile, writeSmallFile } from "../store/log/files.ts";
+import { writeSmallFile } from "../store/log/files.ts";
 import {
-  generationOf,
   makeFolder,
   randomName,
   type StoreFolder,
   storeFolder,
 } from "../store/log/folder.ts";
+import {
+  holdsStore,
+  identityFile,
+  readIdentity,
+} from "../store/log/identity.ts";
 import { acquireLock } from "../store/log/lock.ts";
 import { StoreError } from "../store/error.ts";
 import { encodeSnapshot, freezeTables } from "../store/log/snapshot.ts";
@@ -93,7 +97,7 @@ async function announce(
   const write = (name: string, ...processes: readonly string[]) =>
     writeSmallFile(
       files,
-      join(folder, "server"),
+      join(folder, identityFile),
       `${[name, prefix, ...processes].join(" ")}\n`,
     );
   const lease = new Lease(client);
@@ -111,12 +115,6 @@ async function announce(
   await write(serverId, process);
   await lease.claim(serverId, process, []);
   return { lease, serverId };
-}
-
-/** Returns the words of the file `server`: the name, the prefix in etcd, and names of the last processes. */
-async function readIdentity({ files, folder }: StoreFolder) {
-  const stored = await readSmallFile(files, folder, "server");
-  return stored?.toString().trim().split(" ") ?? [];
 }
 
 /**
@@ -138,8 +136,7 @@ async function compareFolder(
 ): Promise<string | undefined> {
   const { files, folder } = place;
   const [, last] = await readIdentity(place);
-  const holdsStore = (await files.list(folder))
-    .some((name) => generationOf(name) !== undefined);
+  const isUsed = holdsStore(await files.list(folder));
   if (!isEmpty) {
     const spooled = last === undefined || last === prefix
       ? []
@@ -151,11 +148,11 @@ async function compareFolder(
           "start this server with that one until they have ended, or name another folder with --data-dir",
       );
     }
-    return holdsStore
+    return isUsed
       ? `The folder ${folder} holds a store that is not used, as etcd has one, but commands without --store use it: stop this server and move meta.json, secret, snapshot-* and wal-* away, or name another folder with --data-dir`
       : undefined;
   }
-  if (holdsStore) {
+  if (isUsed) {
     throw new StoreError(
       "not-empty",
       `The folder ${folder} holds a store, and etcd has none under ${prefix}: ` +

@@ -4,7 +4,7 @@ import { strict as assert } from "node:assert";
 import { Buffer } from "node:buffer";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readdir, writeFile } from "node:fs/promises";
+import { cp, readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import { test, type TestContext } from "node:test";
@@ -26,7 +26,7 @@ import { loadApi } from "../../src/cli/declaration/load-api.ts";
 import { createReader, findEtcd } from "../../src/cli/command-line.ts";
 import { openDataFolder } from "../../src/data-folder.ts";
 import { follow } from "../follower.ts";
-import { startHere } from "../in-process.ts";
+import { runHere, startHere } from "../in-process.ts";
 import { ended, sendLines, taskWhen } from "../lines.ts";
 import { eventually } from "../application.ts";
 import { Gateway } from "./gateway.ts";
@@ -263,6 +263,48 @@ test("what cannot be done with etcd is refused with what is allowed", async (t) 
     assert.match(stderr + stdout, message);
   }
   assert.deepEqual(gateway.keys, []);
+});
+
+test("no store is begun or sought in the folder of a server whose store is in etcd", async (t) => {
+  const { folder, store } = await prepare(t);
+  const own = join(folder, "own");
+  const lines = join(folder, "zoos.ndjson");
+  await writeFile(lines, "");
+  const input = "correct horse battery";
+  const add = ["user", "add", "kim", "--data-dir", own];
+  const added = await runHere([...add, "--store", store], { input });
+  assert.equal(added.code, 0, added.stderr);
+  assert.deepEqual(await readdir(own), ["server"]);
+  for (
+    const words of [
+      ["user", "add", "kim"],
+      ["import", "zoos", lines],
+      ...lacks("marker") ? [] : [["serve", "--port", "0"]],
+      ["user", "password", "kim"],
+      ["user", "list"],
+      ["prune", "answers"],
+      ["check"],
+      ["repair"],
+      ["export", "zoos"],
+      ["log"],
+      ["backup", join(folder, "backup")],
+    ]
+  ) {
+    const args = [...words, "--data-dir", own];
+    const { code, stderr } = await runHere(args, { input });
+    assert.equal(code, words[0] === "check" ? 2 : 1, words.join(" "));
+    const message =
+      `${own} belongs to a server whose store is in etcd under zoo/: give --store, or name another folder`;
+    assert.equal(stderr, `zoo-api: ${message}\n`, words.join(" "));
+    assert.deepEqual(await readdir(own), ["server"], words.join(" "));
+  }
+  // Beside a store it says nothing.
+  const both = join(folder, "both");
+  await startHere({ folder: both, isNew: true }).then((each) => each.end());
+  await cp(join(own, "server"), join(both, "server"));
+  await rm(join(both, "mark"), { force: true });
+  const checked = await runHere(["check", "--data-dir", both]);
+  assert.equal(checked.code, 0, checked.stderr);
 });
 
 test("a check reports all for which a server would not start, with exit code 2; records can be copied if they are complete", async (t) => {

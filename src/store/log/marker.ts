@@ -22,6 +22,7 @@ import {
 } from "./files.ts";
 import type { StoreFolder } from "./folder.ts";
 import { checkLine, encodeLine, type LogScan } from "./format.ts";
+import { refuseFolderOfEtcd } from "./identity.ts";
 import type { LogWriter } from "./writer.ts";
 
 /** The contents of a slot. */
@@ -41,7 +42,11 @@ export interface DurabilityMarker {
 const slotBytes = 512;
 const fileName = "mark";
 
-/** Returns the newer of the two slots, if one of them can be read. */
+/**
+ * Returns the newer of the two slots, if one of them can be read.
+ *
+ * @throws {StoreError} not-empty if the store of the folder is in etcd
+ */
 export async function readMarker(
   files: FileSystem,
   folder: string,
@@ -50,6 +55,7 @@ export async function readMarker(
   const bytes = await readSmallFile(files, folder, fileName).catch(
     () => {},
   );
+  if (bytes === undefined) await refuseFolderOfEtcd(files, folder);
   const markers = [0, slotBytes].flatMap((start): DurabilityMarker[] => {
     const line = bytes?.subarray(start, start + slotBytes - 1);
     return line && checkLine(line) ? [JSON.parse(line.toString())] : [];
