@@ -31,6 +31,7 @@ import {
   foreignValue,
   keyOf,
   maxValueBytes,
+  numberIn,
   putOnce,
   rangeOf,
   readBatch,
@@ -187,8 +188,10 @@ export class EtcdStore extends SharedStore {
     const after = lines.filter(({ seq: each = 0 }) =>
       each > seq && each <= this.durableSeq
     );
-    if (after[0]?.seq !== seq + 1) throw foreignValue(keyOf("log", seq + 1));
-    return after;
+    if (after[0]?.seq === seq + 1) return after;
+    const [oldest] = await client.get(rangeOf("snapshot"), 1);
+    if (seq < numberIn(oldest)) return []; // nobody needs it to load the store
+    throw foreignValue(keyOf("log", seq + 1));
   }
 
   /** Begins to count the attempts of a request. */

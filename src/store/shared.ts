@@ -29,7 +29,7 @@ export abstract class SharedStore extends Store {
     Record<string, readonly [string, number]>
   >;
 
-  /** Returns the transactions after a sequence number that are durable, some at least. */
+  /** Returns the transactions after a sequence number that are durable, some at least; none if the first of them is deleted. */
   abstract transactionsAfter(seq: number): Promise<readonly LogLine[]>;
 
   /** Returns whether a server has used this store in the last minute. */

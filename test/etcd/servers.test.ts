@@ -446,6 +446,37 @@ test("a server that is still starting learns of the declaration of one that star
   await (await other)?.confirm(true);
 });
 
+test(
+  "a follower whose last event is older than the log gets a reset, and nothing is logged",
+  { skip: lacks("events") },
+  async (t) => {
+    const etcd = await new Gateway().listen(t);
+    const logged: string[] = [];
+    const log = (level: string, line: string) => {
+      if (level === "error") logged.push(line);
+    };
+    const server = await startApplication({ etcd, log });
+    t.after(() => server.stop());
+    const { port, store, token } = server;
+    const first = await follow(port, token);
+    await first.until(() => first.lastEventId !== "");
+    first.cut();
+    for (let each = 0; each < 3; each++) {
+      const url = "/v1/zoos";
+      const { status } = await server.request("POST", url, {
+        token,
+        json: zoo,
+      });
+      assert.equal(status, 201);
+      await store.checkpoint();
+    }
+    const late = await follow(port, token, first.lastEventId);
+    assert.equal((await late.next()).type, "reset");
+    late.cut();
+    assert.deepEqual(logged, []);
+  },
+);
+
 test("a server whose clock is behind says so, once, and both serve requests", async (t) => {
   const gateway = new Gateway();
   const etcd = await gateway.listen(t);

@@ -299,8 +299,9 @@ test("a transaction that is too long for one value is kept in parts", async (t) 
   assert.equal(String(namesIn(joined)[0]).length, 3_000_000);
 });
 
-test("transactions are read again from any of them on", async (t) => {
-  const etcd = await new Gateway().listen(t);
+test("transactions are read again from any of them on, unless snapshots have deleted them", async (t) => {
+  const gateway = new Gateway();
+  const etcd = await gateway.listen(t);
   const store = await open(t, etcd);
   await Promise.all(["a", "b", "c", "d"].map((name) => add(store, name)));
   const lines = await store.transactionsAfter(2);
@@ -308,6 +309,13 @@ test("transactions are read again from any of them on", async (t) => {
   await assert.rejects(store.transactionsAfter(9) ?? Promise.resolve(), {
     code: "damaged",
   });
+  await store.checkpoint();
+  await add(store, "e");
+  await store.checkpoint();
+  assert.deepEqual(await store.transactionsAfter(3), []);
+  assert.deepEqual((await store.transactionsAfter(4)).length, 1);
+  gateway.forget("log");
+  await assert.rejects(store.transactionsAfter(4), { code: "damaged" });
 });
 
 test("to find one transaction, etcd does not read a long log", async (t) => {

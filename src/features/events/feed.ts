@@ -169,7 +169,7 @@ export class ChangeFeed {
       if (cached !== undefined) return cached.end;
       const lines = this.#shared?.transactionsAfter(seq);
       if (lines === undefined) return findPosition(this.#logs, seq);
-      return lines.then(() => ({ ...head, seq }));
+      return lines.then(([next]) => next && { ...head, seq });
     });
   }
 
