@@ -33,7 +33,7 @@ async function pruneCommand(
   [target = ""]: readonly string[],
 ): Promise<void> {
   const declaration = await loadApi();
-  if (!etcd) await requireStore(dataDir);
+  await requireStore({ dataDir, etcd });
   const store = await openDataFolder(dataDir, declaration, {
     adaptRecords: followInCommand,
     rowClass: PackedRow,

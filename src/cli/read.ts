@@ -106,7 +106,7 @@ export async function readStore(
       return Object.assign(new FolderScan("etcd", all), { refusal: error });
     });
     if (scan.exists || scan.refusal) return scan;
-    throw new CommandError(`there is no store in etcd under ${etcd.prefix}`);
+    throw noStore(folder, etcd);
   }
   for (let attempt = 1;; attempt++) {
     try {
@@ -333,16 +333,25 @@ export async function readAdapted(
   return scan.tables;
 }
 
-/** Throws unless there is a store in a folder: a mistyped name must not create one. */
-export async function requireStore(folder: string): Promise<void> {
-  const isStore = (await realFiles.list(folder)).includes(fileNames.meta);
-  if (isStore) return;
-  await refuseFolderOfEtcd(realFiles, folder);
-  throw noStore(folder);
+/** Throws unless there is a store in a folder or in etcd: a mistyped name must not create one. */
+export async function requireStore(
+  { dataDir, etcd }: Place,
+): Promise<void> {
+  if (etcd) {
+    const { isEmptyEtcd } = await import("../etcd/open.ts");
+    if (await isEmptyEtcd(etcd)) throw noStore(dataDir, etcd);
+  } else if (!(await realFiles.list(dataDir)).includes(fileNames.meta)) {
+    await refuseFolderOfEtcd(realFiles, dataDir);
+    throw noStore(dataDir);
+  }
 }
 
-function noStore(folder: string): CommandError {
-  return new CommandError(`${folder}: there is no store in it`);
+function noStore(folder: string, etcd?: EtcdOptions): CommandError {
+  return new CommandError(
+    etcd
+      ? `there is no store in etcd under ${etcd.prefix}`
+      : `${folder}: there is no store in it`,
+  );
 }
 
 /** Returns whether another process has locked a folder; changes nothing, as the disk may be read-only. */

@@ -44,7 +44,7 @@ async function userCommand(
     );
   }
   const declaration = await loadApi();
-  if (action === "password" && !etcd) await requireStore(dataDir);
+  if (action === "password") await requireStore({ dataDir, etcd });
   const store = await openDataFolder(dataDir, declaration, {
     adaptRecords: followInCommand,
     etcd,

@@ -50,8 +50,7 @@ export async function openEtcdStore(
   try {
     const client = new EtcdClient(options);
     const { prefix } = options;
-    const isEmpty = await readHead(client) === "" &&
-      (await client.get([copyKey])).length === 0; // which load refuses
+    const isEmpty = await isEmptyEtcd(options, client);
     const begun = await client.get(["incarnation"]);
     const isNew = isEmpty && begun.length === 0;
     const notice = await compareFolder(folder, { prefix, isEmpty, isNew });
@@ -207,6 +206,15 @@ export async function scanEtcd(
     storeId: randomName(realFolder),
     generation: 1,
   });
+}
+
+/** Returns whether there is no store, nor one that is being copied, which whoever loads it refuses. */
+export async function isEmptyEtcd(
+  etcd: EtcdOptions,
+  client = new EtcdClient(etcd),
+): Promise<boolean> {
+  return await readHead(client) === "" &&
+    (await client.get([copyKey])).length === 0;
 }
 
 /** Reads the secret that signs the tokens of all servers. */

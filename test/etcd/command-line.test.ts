@@ -307,6 +307,31 @@ test("no store is begun or sought in the folder of a server whose store is in et
   assert.equal(checked.code, 0, checked.stderr);
 });
 
+test("a command that needs a store says that there is none under a mistyped prefix, and writes nothing", async (t) => {
+  const { folder, gateway, store } = await prepare(t);
+  const own = join(folder, "own");
+  for (
+    const words of [
+      ["prune", "answers"],
+      ["prune", "x"],
+      ["user", "password", "admin"],
+      ["user", "list"],
+      ["check"],
+      ["export", "zoos"],
+      ["log"],
+      ["backup", join(folder, "backup")],
+    ]
+  ) {
+    const args = [...words, "--store", store, "--data-dir", own];
+    const { code, stderr } = await runHere(args, { input: "correct horse" });
+    assert.equal(code, words[0] === "check" ? 2 : 1, words.join(" "));
+    const message = "zoo-api: there is no store in etcd under zoo/\n";
+    assert.equal(stderr, message, words.join(" "));
+  }
+  assert.deepEqual(gateway.keys, []);
+  assert.deepEqual(await readdir(folder), []);
+});
+
 test("a check reports all for which a server would not start, with exit code 2; records can be copied if they are complete", async (t) => {
   const { folder, store, gateway } = await prepare(t);
   const first = await serve(t, store, { env: { JWT_SECRET: "" } });
