@@ -29,7 +29,6 @@ import {
   type Document,
   formatTime,
   type Mutation,
-  type Row,
   type Store,
 } from "../../store/store.ts";
 import {
@@ -37,11 +36,16 @@ import {
   anotherRecord,
   type AwaitedItem,
   errorsOf,
-  includesId,
   maxBatchMs,
   provisionalTime,
 } from "./batch.ts";
-import { newRun, transactAs, unchangedSince, wasDeleted } from "./run.ts";
+import {
+  createdBy,
+  type IsOwn,
+  newRun,
+  transactAs,
+  wasDeleted,
+} from "./run.ts";
 import { findTask, type ImportContext, type Task } from "./task.ts";
 
 /** The references that some records of an import await, as they are stored. */
@@ -120,11 +124,8 @@ export async function settleAwaited(
   const user_id = rows[0]?.user_id ?? null;
   const items = itemsOf(context, rows);
   const stored = findTask(context, task);
-  const isCreated = createdBy(context, stored, rows);
   const current = { ...context, run: context.run ?? newRun(context) };
-  const isUnchanged = unchangedSince(current, stored);
-  const isOwn: IsOwn = (of, id, row) =>
-    isCreated(of, id) && (!row || isUnchanged(row));
+  const isOwn = createdBy(current, stored, rows);
   const hasEnded = rows[0]?.hasEnded ?? false;
   for (let isDone = rows.length === 0; !isDone && !signal.aborted;) {
     await nextTick();
@@ -155,30 +156,6 @@ export async function markEnded(
     const marked = { ...document, hasEnded: true };
     await store.durable(store.apply([["put", awaitedTable, marked]], 0));
   }
-}
-
-/** Returns whether an import has created a record and, if its row is given, whether nobody has changed it since. */
-type IsOwn = (of: string, id: number, row?: Row) => boolean;
-
-/** Returns which records a task has created; if it is gone, or does not know all of them, those that await others. */
-function createdBy(
-  { store }: ImportContext,
-  task: Task | undefined,
-  rows: readonly Awaited[],
-): IsOwn {
-  if (task?.created === undefined) {
-    const known = new Set<string>();
-    for (const { of, items } of rows) {
-      for (const [id] of JSON.parse(items) as AwaitedItem[]) {
-        known.add(`${presentName(store, of)}/${id}`);
-      }
-    }
-    return (of, id) => known.has(`${of}/${id}`);
-  }
-  const created = Object.entries(task.created)
-    .map(([name, ids]) => [presentName(store, name), ids] as const);
-  return (of, id) =>
-    created.some(([name, ids]) => name === of && includesId(ids, id));
 }
 
 type Items = Generator<readonly [of: string, AwaitedItem?], undefined>;

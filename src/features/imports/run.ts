@@ -1,10 +1,11 @@
 /**
- * The transactions of an import, by which it knows whether somebody else has
- * changed or deleted a record that it has created.
+ * The transactions of an import, by which it knows which records are its own,
+ * and whether somebody else has changed or deleted one since.
  */
 
 import type { Row, Store } from "../../store/store.ts";
-import { provisionalTime } from "./batch.ts";
+import { presentName } from "../../api/own-tables.ts";
+import { type AwaitedItem, includesId, provisionalTime } from "./batch.ts";
 import type { ImportContext, Part, Run, Task } from "./task.ts";
 
 /** Begins a run, which learns until its end what is deleted from the collections of its files. */
@@ -38,23 +39,68 @@ export function transactAs(
   return seq;
 }
 
+/** Returns whether an import has created a record and, if its row is given, whether nobody has changed it since. */
+export type IsOwn = (of: string, id: number, row?: Row) => boolean;
+
+/** Returns which records a task has created; if it is gone, or does not know all of them, those that await others. */
+export function createdBy(
+  context: ImportContext & { readonly run: Run },
+  task: Task | undefined,
+  rows: readonly AwaitedRow[],
+): IsOwn {
+  const { store } = context;
+  let awaiting: ReadonlySet<string> | undefined; // large, and seldom needed
+  const isAwaiting = (of: string, id: number) =>
+    (awaiting ??= awaitingIds(store, rows)).has(`${of}/${id}`);
+  const created = task?.created &&
+    Object.entries(task.created)
+      .map(([name, ids]) => [presentName(store, name), ids] as const);
+  return (of, id, row) => {
+    const isCreated = created === undefined
+      ? isAwaiting(of, id)
+      : created.some(([name, ids]) => name === of && includesId(ids, id));
+    if (!isCreated || !row) return isCreated;
+    return isUnchanged(context, task, row) ?? isAwaiting(of, id);
+  };
+}
+
+/** A row of what is awaited. */
+interface AwaitedRow {
+  readonly of: string;
+  readonly items: string;
+}
+
+/** Returns which records await others, such as `zoos/7`. */
+function awaitingIds(
+  store: Store,
+  rows: readonly AwaitedRow[],
+): ReadonlySet<string> {
+  const known = new Set<string>();
+  for (const { of, items } of rows) {
+    for (const [id] of JSON.parse(items) as AwaitedItem[]) {
+      known.add(`${presentName(store, of)}/${id}`);
+    }
+  }
+  return known;
+}
+
 /**
- * Returns how to tell whether nobody has changed a record that a task has
- * created: its last change is a transaction of this run. Of an earlier run only
- * the times are known: a change has a later one.
+ * Returns whether nobody has changed a record that a task has created: its last
+ * change is a transaction of this run. Of an earlier run only the times are
+ * known: one that is later than the creation is that of a change, or that run has
+ * set references of the record; undefined then.
  */
-export function unchangedSince(
+function isUnchanged(
   { store, run: { since, seqs } }: ImportContext & { readonly run: Run },
   task: Task | undefined,
-): (row: Row) => boolean {
-  const began = String(task?.["created_at"] ?? "");
-  return ({ seq, document: { created_at, updated_at } }) => {
-    if (seq > store.seq) return true; // by the transaction that is being built
-    if (seq > since) return seqs.has(seq);
-    const time = String(updated_at);
-    return time < began ||
-      time <= provisionalTime(Date.parse(String(created_at)));
-  };
+  { seq, document: { created_at, updated_at } }: Row,
+): boolean | undefined {
+  if (seq > store.seq) return true; // by the transaction that is being built
+  if (seq > since) return seqs.has(seq);
+  const time = String(updated_at);
+  const isEarly = time < String(task?.["created_at"] ?? "") ||
+    time <= provisionalTime(Date.parse(String(created_at)));
+  return isEarly || undefined;
 }
 
 /** Returns whether somebody else has deleted a record during this run. */

@@ -163,7 +163,7 @@ test("an import that is killed in its second pass obeys the rule that is in forc
   const folder = join(own, "second");
   const between = await killImport(
     folder,
-    `"next_id":${count - 1},"created_at"`,
+    `"next_id":${count - 1},"note"`,
   );
   t.after(() => between.stop());
   const token = await between.signIn();
