@@ -198,6 +198,26 @@ test("an import that is killed in its second pass obeys the rule that is in forc
   assert.equal(found.get(brokenAt), undefined);
 });
 
+test("records whose references were set before an import was killed are rejected with what they refer to", async () => {
+  const folder = join(own, "settled");
+  const between = await killImport(
+    folder,
+    '"next_id":1400,"note"',
+    Array.from({ length: 2000 }, (_, at) => ({
+      id: at + 1,
+      next_id: at < 1000 ? at + 1001 : 90_000,
+      title: "Good",
+    })),
+  );
+  const before = await between.request("GET", "/v1/books/1");
+  assert.equal(before.body["next_id"], 1001);
+  await between.stop();
+  const { task, found } = await resume(folder);
+  assert.equal(task.status, "succeeded");
+  assert.deepEqual([task.imported, task.rejected], [0, 2000]);
+  assert.equal(found.size, 0);
+});
+
 test("what somebody has changed while an import was killed stays when it is finished by a start or a command", async (t) => {
   const folder = join(own, "changed");
   const between = await killImport(folder, '"Killed","next_id"', [
