@@ -47,7 +47,7 @@ async function run(words: readonly string[]): Promise<number> {
     // 4000.
     const hint = process.env["npm_lifecycle_event"]
       ? "; flags come after --, as in npm start -- --port 4000"
-      : "; folders are named by flags, such as --data-dir";
+      : "; values are given by flags, such as --data-dir or --port";
     throw new UsageError(
       `unexpected argument ${JSON.stringify(args[maxArguments])}${hint}`,
     );

@@ -43,6 +43,6 @@ export async function loadCommand(
   throw new UsageError(
     `unknown command ${
       JSON.stringify(name)
-    }: see "zoo-api help", or the operator's guide`,
+    }: see "zoo-api help", or data/README.md`,
   );
 }

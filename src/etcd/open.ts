@@ -143,12 +143,12 @@ async function compareFolder(
     if (spooled.some((name) => name.endsWith(".spool"))) {
       throw new StoreError(
         "not-empty",
-        `The folder ${folder} holds request bodies of imports into the store under ${last}, which a server with another one would delete: ` +
+        `The folder ${folder} may hold request bodies of imports into the store under ${last} that are not finished, and a server with another one would delete them: ` +
           "start this server with that one until they have ended, or name another folder with --data-dir",
       );
     }
     return isUsed
-      ? `The folder ${folder} holds a store that is not used, as etcd has one, but commands without --store use it: stop this server and move meta.json, secret, snapshot-* and wal-* away, or name another folder with --data-dir`
+      ? `The folder ${folder} holds a store that is not used, as etcd has one, but commands without --store use it: stop this server and move meta.json, mark, secret, snapshot-* and wal-* away, or name another folder with --data-dir`
       : undefined;
   }
   if (isUsed) {
@@ -293,7 +293,9 @@ export function suspendOnOtherDeclaration(
   const { policies: known } = inForce;
   const rules = () => {
     const { names, policies } = inForce;
-    return JSON.stringify([sorted(names), known && sorted(policies)]);
+    const shown = sorted(policies)
+      .filter(([each]) => Object.hasOwn(Object(names), each));
+    return JSON.stringify([sorted(names), known && shown]);
   };
   const own = rules();
   remembered.listeners.add((_before, after) => {

@@ -600,14 +600,14 @@ describe("the command line", { concurrency: 3 }, () => {
 
   test("what is not a command, or an argument of one, is refused with what to do", async (t) => {
     const folder = join(await folderFor(t), "store");
-    const named = /"; folders are named by flags, such as --data-dir$/;
+    const named = /"; values are given by flags, such as --data-dir or --port$/;
     const cases: [string, RegExp][] = [
       [`check ${folder}`, named],
       [`repair ${folder}`, named],
       [`backup ${folder} ${folder}-copy`, named],
       [`serve ${folder}`, named],
       ["user remove bob", /over HTTP, with DELETE \/v1\/users\/ID$/],
-      ["restore copy", /see "zoo-api help", or the operator's guide$/],
+      ["restore copy", /see "zoo-api help", or data\/README\.md$/],
     ];
     for (const [command, message] of cases) {
       const result = await lines(command.split(" "), {

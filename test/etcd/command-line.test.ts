@@ -26,7 +26,7 @@ import { loadApi } from "../../src/cli/declaration/load-api.ts";
 import { createReader, findEtcd } from "../../src/cli/command-line.ts";
 import { openDataFolder } from "../../src/data-folder.ts";
 import { follow } from "../follower.ts";
-import { runHere, startHere } from "../in-process.ts";
+import { runHere, type ServerHere, startHere } from "../in-process.ts";
 import { ended, sendLines, taskWhen } from "../lines.ts";
 import { eventually } from "../application.ts";
 import { Gateway } from "./gateway.ts";
@@ -513,6 +513,47 @@ for (const [at, options] of otherPolicies.entries()) {
     },
   );
 }
+
+test(
+  "a server goes on once a declaration with another collection is taken back",
+  { skip: lacks("evolution") },
+  async (t) => {
+    const { folder, store } = await prepare(t);
+    const serveHere = async (name: string, text: string) => {
+      const file = join(folder, name);
+      await writeFile(file, text);
+      const env = { STORE: store, COLLECTIONS: file };
+      const server = await startHere({ isNew: true, env });
+      t.after(() => server.stop());
+      return server;
+    };
+    const more = people(open).replace(
+      "})],",
+      `}), collection({
+      name: "notes", singular: "note", ${open},
+      properties: { text: string({ maxLength: 9 }) },
+    })],`,
+    );
+    const statusOf = async (server: ServerHere) =>
+      (await server.request("GET", "/v1/people")).status;
+    const first = await serveHere("one.mjs", people(open));
+    assert.equal(await statusOf(first), 200);
+    const second = await serveHere("two.mjs", more);
+    const token = await second.signIn();
+    const json = { text: "a" };
+    const { status } = await second.request("POST", "/v1/notes", {
+      token,
+      json,
+    });
+    assert.equal(status, 201);
+    assert.equal(await statusOf(first), 503);
+    await second.end();
+    const third = await serveHere("three.mjs", people(open));
+    assert.equal(await statusOf(third), 200);
+    while (await statusOf(first) !== 200);
+    for (const server of [third, first]) await server.end();
+  },
+);
 
 test(
   "a server without the feature that remembers access is not suspended by the first one with it",

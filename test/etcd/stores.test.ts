@@ -726,7 +726,7 @@ test("a folder with request bodies of imports is not used for a store under anot
   await assert.rejects(openAt("zo/", "zoo"), {
     code: "not-empty",
     message:
-      /request bodies of imports into the store under zoo\/, .* start this server with that one/,
+      /request bodies of imports into the store under zoo\/ that are not finished, .* start this server with that one/,
   });
   assert.equal(
     await readFile(join(folder, "zoo", "server"), "utf8"),

@@ -92,7 +92,8 @@ export function rememberDeclaration(
     forgetStrangers(of, store, apply);
   }
   remembered = rememberOwners(remembered, loaded, store);
-  const after = documentOf(remembered, { collections, loaded, renamings });
+  const loadedNow = { collections, store, loaded, renamings };
+  const after = documentOf(remembered, loadedNow);
   if (JSON.stringify(after) === JSON.stringify(before)) return false;
   apply(["put", declarationTable, after]);
   if (before) logDifferences(remembered, recall(after), { store, log });
@@ -158,12 +159,15 @@ function forgetStrangers(
 /** Returns the document that remembers a declaration, and what was renamed. */
 function documentOf(
   { newNames, owners, policies }: Remembered,
-  { collections, loaded, renamings }:
-    & Pick<OpenedDeclaration, "collections">
+  { collections, store, loaded, renamings }:
+    & Pick<OpenedDeclaration, "collections" | "store">
     & { loaded: Remembered["names"]; renamings: number },
 ): Document {
   // A name that is declared has data of its own from now on.
   const former = [...newNames].filter(([each]) => !loaded.has(each));
+  const hidden = [...policies].filter(([name]) =>
+    !loaded.has(name) && isStored(name, store)
+  );
   const present = collections.map((each) =>
     [each.name, policyOf(each)] as const
   );
@@ -171,7 +175,7 @@ function documentOf(
     id: 1,
     names: Object.fromEntries(loaded),
     newNames: Object.fromEntries(former),
-    policies: Object.fromEntries([...policies, ...present]), // and of the hidden ones
+    policies: Object.fromEntries([...present, ...hidden]),
     renamings,
     ...(owners.size > 0 && { owners: [...owners] }),
   };

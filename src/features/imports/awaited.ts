@@ -43,6 +43,7 @@ import {
   createdBy,
   type IsOwn,
   newRun,
+  presentProperty,
   transactAs,
   wasDeleted,
 } from "./run.ts";
@@ -99,11 +100,6 @@ function awaitedOf(
           )
         );
     });
-}
-
-/** Returns the present name of a property of a collection. */
-function presentProperty(store: Store, of: string, name: string): string {
-  return presentName(store, `${of}.${name}`).slice(of.length + 1);
 }
 
 /** Returns the id of an import whose task was deleted while its records await others. */
@@ -203,7 +199,7 @@ function settleItems(
         item,
         {
           isOwn,
-          isDeleted: (of, id) => isOwn(of, id) && wasDeleted(context, of, id),
+          isDeleted: (of, id) => wasDeleted(context, of, id) && isOwn(of, id),
           knowsAll: task?.created !== undefined,
           // What an import has done stays when it is cancelled, too.
           hasEnded: hasEnded || task === undefined,
@@ -250,7 +246,7 @@ function requireOwn(
   if (errors.length > 0) throw validationError(errors);
 }
 
-/** Sets the references of a record that are still empty, but for those to records that somebody has deleted meanwhile; one that somebody has changed meanwhile stays as it is. */
+/** Sets the references of a record that are still empty, but for those to records that somebody has deleted during this run; one that somebody has changed meanwhile stays as it is. */
 function settleItem(
   records: Records,
   [id, , references, time]: AwaitedItem,

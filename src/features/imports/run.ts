@@ -6,19 +6,18 @@
 import type { Row, Store } from "../../store/store.ts";
 import { presentName } from "../../api/own-tables.ts";
 import { type AwaitedItem, includesId, provisionalTime } from "./batch.ts";
-import type { ImportContext, Part, Run, Task } from "./task.ts";
+import { type ImportContext, partsOf, type Run, type Task } from "./task.ts";
 
-/** Begins a run, which learns until its end what is deleted from the collections of its files. */
-export function newRun(
-  { store }: ImportContext,
-  parts: readonly Part[] = [],
-): Run {
+/** Begins a run, which learns until its end which new records are deleted from the collections of its files. */
+export function newRun({ store }: ImportContext, task?: Task): Run {
   const deleted = new Map<string, number>();
-  const stops = parts.map(({ collection }) => {
+  const stops = (task ? partsOf(task) : []).map(({ collection }) => {
     const table = store.tables.get(collection);
+    const lastId = task?.lastIds?.[collection] ?? table?.lastId ?? 0;
     const onChange = (before?: Row, after?: Row) => {
-      if (before === undefined || after !== undefined) return;
-      deleted.set(`${collection}/${before.document.id}`, table?.lastSeq ?? 0);
+      const { id } = before?.document ?? { id: 0 };
+      if (id <= lastId || after !== undefined) return;
+      deleted.set(`${collection}/${id}`, table?.lastSeq ?? 0);
     };
     table?.listeners.add(onChange);
     return () => table?.listeners.delete(onChange);
@@ -42,6 +41,15 @@ export function transactAs(
 /** Returns whether an import has created a record and, if its row is given, whether nobody has changed it since. */
 export type IsOwn = (of: string, id: number, row?: Row) => boolean;
 
+/** Returns the present name of a property of a collection. */
+export function presentProperty(
+  store: Store,
+  of: string,
+  name: string,
+): string {
+  return presentName(store, `${of}.${name}`).slice(of.length + 1);
+}
+
 /** Returns which records a task has created; if it is gone, or does not know all of them, those that await others. */
 export function createdBy(
   context: ImportContext & { readonly run: Run },
@@ -49,18 +57,19 @@ export function createdBy(
   rows: readonly AwaitedRow[],
 ): IsOwn {
   const { store } = context;
-  let awaiting: ReadonlySet<string> | undefined; // large, and seldom needed
-  const isAwaiting = (of: string, id: number) =>
-    (awaiting ??= awaitingIds(store, rows)).has(`${of}/${id}`);
+  let all: ReturnType<typeof awaitedReferences> | undefined; // large, and seldom needed
+  const awaited = (of: string, id: number) =>
+    (all ??= awaitedReferences(store, rows)).get(`${of}/${id}`);
   const created = task?.created &&
     Object.entries(task.created)
       .map(([name, ids]) => [presentName(store, name), ids] as const);
   return (of, id, row) => {
     const isCreated = created === undefined
-      ? isAwaiting(of, id)
+      ? awaited(of, id) !== undefined
       : created.some(([name, ids]) => name === of && includesId(ids, id));
     if (!isCreated || !row) return isCreated;
-    return isUnchanged(context, task, row) ?? isAwaiting(of, id);
+    return isUnchanged(context, task, row) ??
+      isSettled(store, of, row, awaited(of, id) ?? {});
   };
 }
 
@@ -70,25 +79,36 @@ interface AwaitedRow {
   readonly items: string;
 }
 
-/** Returns which records await others, such as `zoos/7`. */
-function awaitingIds(
-  store: Store,
-  rows: readonly AwaitedRow[],
-): ReadonlySet<string> {
-  const known = new Set<string>();
+/** Returns the references that records await, by `zoos/7`. */
+function awaitedReferences(store: Store, rows: readonly AwaitedRow[]) {
+  const known = new Map<string, AwaitedItem[2]>();
   for (const { of, items } of rows) {
-    for (const [id] of JSON.parse(items) as AwaitedItem[]) {
-      known.add(`${presentName(store, of)}/${id}`);
+    for (const [id, , references] of JSON.parse(items) as AwaitedItem[]) {
+      known.set(`${presentName(store, of)}/${id}`, references);
     }
   }
   return known;
 }
 
+/** Returns whether a record has all the references that it awaited: nothing of one that somebody has changed before is set. */
+function isSettled(
+  store: Store,
+  of: string,
+  { document }: Row,
+  references: AwaitedItem[2],
+): boolean {
+  const all = Object.entries(references);
+  return all.length > 0 &&
+    all.every(([name, id]) =>
+      document[presentProperty(store, of, name)] === id
+    );
+}
+
 /**
  * Returns whether nobody has changed a record that a task has created: its last
  * change is a transaction of this run. Of an earlier run only the times are
- * known: one that is later than the creation is that of a change, or that run has
- * set references of the record; undefined then.
+ * known: one that is later than the creation is that of a change, or of the
+ * references that were set; undefined then.
  */
 function isUnchanged(
   { store, run: { since, seqs } }: ImportContext & { readonly run: Run },
@@ -110,5 +130,7 @@ export function wasDeleted(
   id: number,
 ): boolean {
   const seq = run?.deleted.get(`${of}/${id}`) ?? Infinity;
-  return seq <= store.seq && !run?.seqs.has(seq); // a later one is being built
+  const isDone = seq <= store.seq; // a later one is being built
+  const isGone = store.table(of).get(id) === undefined; // nothing was rolled back
+  return isDone && isGone && !run?.seqs.has(seq);
 }

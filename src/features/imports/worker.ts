@@ -210,7 +210,7 @@ async function runTask(
   task: Task,
   signal: AbortSignal,
 ): Promise<void> {
-  const run = newRun(idle, partsOf(task));
+  const run = newRun(idle, task);
   const context = { ...idle, run };
   try {
     await importLines(context, task, signal);

@@ -55,7 +55,7 @@ export async function readMarker(
   const bytes = await readSmallFile(files, folder, fileName).catch(
     () => {},
   );
-  if (bytes === undefined) await refuseFolderOfEtcd(files, folder);
+  await refuseFolderOfEtcd(files, folder);
   const markers = [0, slotBytes].flatMap((start): DurabilityMarker[] => {
     const line = bytes?.subarray(start, start + slotBytes - 1);
     return line && checkLine(line) ? [JSON.parse(line.toString())] : [];

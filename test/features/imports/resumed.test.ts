@@ -225,15 +225,17 @@ test("what somebody has changed while an import was killed stays when it is fini
     { id: 2, next_id: 1, title: "Good" },
     { id: 3, next_id: 9000, title: "Bad" },
     { id: 4, next_id: 3, title: "Good" },
+    { id: 5, next_id: 3000, title: "Good" },
     ...Array.from({ length: 2000 }, () => ({ title: "Good" })),
-    { title: "Killed" },
+    { id: 3000, title: "Killed" },
   ]);
   t.after(() => between.stop());
-  const changed = await between.request("PATCH", "/v1/books/2", {
-    token: await between.signIn(),
-    json: { title: "Mine" },
-  });
-  assert.equal(changed.status, 201);
+  const token = await between.signIn();
+  for (const [id, json] of [[2, { title: "Mine" }], [5, { next_id: 1 }]]) {
+    const url = `/v1/books/${id}`;
+    const { status } = await between.request("PATCH", url, { token, json });
+    assert.equal(status, 201);
+  }
   await between.stop();
   const copy = await copyOf(folder);
 
@@ -248,9 +250,10 @@ test("what somebody has changed while an import was killed stays when it is fini
   const { stdout } = await runHere(["export", "books", ...place]);
   const byCommand = new Map(fromLines(stdout).map((book) => [book.id, book]));
   for (const books of [found, byCommand]) {
-    const left = [1, 2, 3, 4].map((id) => books.get(id))
+    const left = [1, 2, 3, 4, 5].map((id) => books.get(id))
       .map((book) => book && [book["title"], book["next_id"]]);
-    assert.deepEqual(left, [["Kept", null], ["Mine", 1], undefined, undefined]);
+    const [gone, kept] = [undefined, ["Kept", null]];
+    assert.deepEqual(left, [kept, ["Mine", 1], gone, gone, ["Good", 1]]);
   }
 });
 

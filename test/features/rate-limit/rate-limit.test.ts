@@ -130,6 +130,9 @@ describe("RATE_LIMIT", () => {
     assert.equal((await options({})).status, 200);
     assertError(await options({}), 42900);
     assert.equal((await options(asked)).status, 200);
+    const headers = { ...from("192.0.2.1"), ...asked };
+    const other = await app.request("OPTIONS", "/v1/zoos", { headers });
+    assertError(other, 42900); // of no page, as it has no origin
   });
 
   test("counts neither /health nor sign-ins, and both work without a quota", async (t) => {
