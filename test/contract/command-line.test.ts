@@ -920,7 +920,10 @@ describe("the command line", { concurrency: 3 }, () => {
       [" \n", / is empty: a seed is one JSON object$/],
       [
         '{"zoos": [\n],\n}\n',
-        /, line 3: The seed is not valid JSON \(RFC 8259\)\.$/,
+        // Bun names no position.
+        process.env["RUNTIME"]
+          ? /(?:, line 3)?: The seed is not valid JSON \(RFC 8259\)\.$/
+          : /, line 3: The seed is not valid JSON \(RFC 8259\)\.$/,
       ],
       // V8 names no position, but quotes the text.
       ['{"zoos":\nhush}', /[^3]: The seed is not valid JSON \(RFC 8259\)\.$/],
