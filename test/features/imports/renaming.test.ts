@@ -159,9 +159,8 @@ for (const [change, [declared, reason]] of Object.entries(changes)) {
   }
 }
 
-test("an import continues after a change that renames nothing", {
-  skip,
-}, async (t) => {
+/** Stores an import of one book, whose server stops before it begins. */
+async function queued(t: TestContext) {
   const { open } = await library(t);
   const { store, worker, target } = await open(books());
   await receiveImport(worker, {
@@ -170,6 +169,13 @@ test("an import continues after a change that renames nothing", {
     target: target("books"),
   });
   await worker.stop();
+  return { open, store };
+}
+
+test("an import continues after a change that renames nothing", {
+  skip,
+}, async (t) => {
+  const { open, store } = await queued(t);
   await store.close();
   const pages = optional(string({ maxLength: 9 }));
   const next = await open(books({ properties: { title, shelf_id, pages } }));
@@ -180,14 +186,7 @@ test("an import continues after a change that renames nothing", {
 });
 
 test("an import that an earlier version has queued continues although a property is removed", async (t) => {
-  const { open } = await library(t);
-  const { store, worker, target } = await open(books());
-  await receiveImport(worker, {
-    call: operatorContext(),
-    body: bodyOf([{ title: "Emma" }]),
-    target: target("books"),
-  });
-  await worker.stop();
+  const { open, store } = await queued(t);
   const { accepted, ...earlier } = store.table("tasks").get(1)
     ?.document as Task;
   assert.ok(accepted?.includes("shelf_id"));
