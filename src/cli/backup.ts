@@ -65,7 +65,7 @@ export async function backupStore(
     throw errorCode(error) === "EEXIST" ? notEmptyError(to) : error;
   });
   try {
-    // What is left of a copy that was interrupted must not be taken for a new folder.
+    // The remains of an interrupted copy must not be taken for a new folder.
     await mark.writeFile(unfinishedMeta)
       .then(() => mark.sync())
       .finally(() => mark.close());
@@ -226,7 +226,7 @@ async function copyCommand({ flags }: CommandSettings): Promise<void> {
   );
 }
 
-/** What names no folder: perhaps a URL with a mistake. */
+/** A text that names no folder: perhaps a URL with a mistake. */
 const urlForm = /^(?:[\w+.-]+:\/\/|etcds?:)/;
 
 /** Returns the place that a flag names. */

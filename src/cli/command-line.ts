@@ -45,7 +45,7 @@ export function parseCommandLine(
   return { positionals, flags };
 }
 
-/** Returns the flag of a setting: `base-url`, or `jwt-secret-file` for a file, as a variable JWT_SECRET_FILE. */
+/** Returns the flag of a setting: `base-url`, or `jwt-secret-file` if it names a file. */
 export function flagOf(
   variable: string,
   setting?: Setting,
@@ -67,7 +67,8 @@ export function createReader(
   const readSetting = (variable: string, setting: Setting) => {
     const { file, expected, parse, default: defaultValue } = setting;
     const flag = flagOf(variable, setting);
-    const sameName = flag.toUpperCase().replaceAll("-", "_"); // PORT, or JWT_SECRET_FILE
+    // The variable like the flag: that of the setting, or JWT_SECRET_FILE.
+    const sameName = flag.toUpperCase().replaceAll("-", "_");
     const name = flags.has(flag)
       ? `--${flag}`
       : environment[sameName]

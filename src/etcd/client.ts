@@ -400,7 +400,7 @@ export function etcdError(
 const withoutTls = "etcd:// is for a port without TLS";
 const ownAuthority = "NODE_EXTRA_CA_CERTS names the file of your own authority";
 
-/** What to do about some of etcd's errors. */
+/** The advice about some of etcd's errors. */
 const advices = [
   ["before secure TLS", withoutTls],
   ["EPROTO", withoutTls],

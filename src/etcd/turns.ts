@@ -42,7 +42,7 @@ interface TurnsParts {
   readonly closing: AbortController;
 }
 
-/** What a server knows of the turns. */
+/** The turns, as far as one server knows them. */
 export class Turns {
   readonly #parts: TurnsParts;
   readonly #ownKey: string;

@@ -91,7 +91,7 @@ function verify(
 ): Claims {
   // Schemes are case-insensitive (RFC 9110 section 11.1).
   const bearer = /^bearer(?: +(.*))?$/i.exec(authorization);
-  // What was sent may be a token without its scheme, and is not repeated.
+  // The field may hold a token without its scheme, and is not repeated.
   if (!bearer) {
     throw unauthorized(
       declaration,

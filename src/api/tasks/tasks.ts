@@ -94,7 +94,7 @@ export interface Task extends Document {
   readonly user_id: number | null;
   /** The role that they had then; undefined if an earlier version stored it. */
   readonly role?: string;
-  /** Whether that was the highest one, which sees the records of all users; undefined likewise. */
+  /** True if that was the highest one, which sees the records of all users; undefined likewise. */
   readonly isHighest?: boolean;
   /** The server that works on it, if several share the store. */
   readonly server?: string;

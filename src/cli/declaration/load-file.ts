@@ -25,7 +25,7 @@ import { isClass } from "./shape.ts";
  */
 export async function loadFile(file: string): Promise<ApiDeclaration> {
   let mistakes: readonly string[];
-  // What it prints must not be in an export or in the log.
+  // Its output must not be in an export or in the log.
   Object.assign(console, new Console(process.stderr));
   try {
     if (!/\.[cm]?[jt]s$/.test(file)) {

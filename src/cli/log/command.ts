@@ -36,7 +36,7 @@ async function logCommand(
   derived.delete("authorizations");
   const [name, chosenId] = parseTarget(target, [...derived.keys()]);
   const renamings = target === undefined ? [] : await readRenamings(settings);
-  /** What the chosen collection was called at each place of the log. */
+  /** The name of the chosen collection at the present place of the log. */
   let chosen: string | undefined;
   const changes: string[] = [];
   let lastSeq = 0; // the folder is read again if a server removes a log

@@ -407,7 +407,7 @@ function abortReason(
     return "The declaration was changed after the request.";
   }
   const { access } = records.collection;
-  // What matches tells of the records, but for one that the request has named.
+  // The matches tell of the records, but for one that the request has named.
   const isOne = filters.every(([name]) => name === "id");
   const roles = isOne ? [access.delete] : [access.delete, access.read];
   return roles.every((role) => mayAccess(caller?.grants, role))

@@ -104,7 +104,7 @@ function resume(
   // its own number precedes the history that this server began.
   const { lastSeq } = store.table(declarationTable);
   const isOutdated = seq <= lastSeq && lastSeq > 1;
-  // Whether the logs still have a number would tell about the records of others.
+  // The oldest number that the logs still have would tell about the records of others.
   const isCurrent = !isOutdated && seq >= lastSeqOf(source, readerOf(context));
   const found = isCurrent
     ? positionOf(store)

@@ -92,8 +92,8 @@ export function rememberDeclaration(
     forgetStrangers(of, store, apply);
   }
   remembered = rememberOwners(remembered, loaded, store);
-  const loadedNow = { collections, store, loaded, renamings };
-  const after = documentOf(remembered, loadedNow);
+  const present = { collections, store, loaded, renamings };
+  const after = documentOf(remembered, present);
   if (JSON.stringify(after) === JSON.stringify(before)) return false;
   apply(["put", declarationTable, after]);
   if (before) logDifferences(remembered, recall(after), { store, log });
@@ -156,7 +156,7 @@ function forgetStrangers(
   }
 }
 
-/** Returns the document that remembers a declaration, and what was renamed. */
+/** Returns the document that remembers a declaration, and the former names. */
 function documentOf(
   { newNames, owners, policies }: Remembered,
   { collections, store, loaded, renamings }:

@@ -32,7 +32,7 @@ interface Parsed {
   readonly fields?: unknown;
 }
 
-/** What else a record may show: `link`, `url`, and URLs of others. */
+/** The other properties that a record may show: `link`, `url`, and URLs of others. */
 const ofRecords = /^link$|(?:^|_)url$/;
 
 /** Returns the references of a collection, by their names without `_id`. */

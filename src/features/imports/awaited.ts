@@ -201,7 +201,7 @@ function settleItems(
           isOwn,
           isDeleted: (of, id) => wasDeleted(context, of, id) && isOwn(of, id),
           knowsAll: task?.created !== undefined,
-          // What an import has done stays when it is cancelled, too.
+          // A cancelled import undoes nothing, either.
           hasEnded: hasEnded || task === undefined,
         },
       );

@@ -73,7 +73,7 @@ export function createdBy(
   };
 }
 
-/** A row of what is awaited. */
+/** A row of the table of awaited references: the collection of some records, and these as JSON. */
 interface AwaitedRow {
   readonly of: string;
   readonly items: string;
@@ -90,7 +90,7 @@ function awaitedReferences(store: Store, rows: readonly AwaitedRow[]) {
   return known;
 }
 
-/** Returns whether a record has all the references that it awaited: nothing of one that somebody has changed before is set. */
+/** Returns whether a record has all the references that it awaited, which are set only if nobody has changed it before. */
 function isSettled(
   store: Store,
   of: string,

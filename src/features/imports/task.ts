@@ -34,14 +34,15 @@ export interface Task extends AnyTask, Progress, Part {
   readonly references?: string;
 }
 
-/** What a task has committed since its start, or since it was resumed. */
+/** The work on a task since it began, or since it was resumed. */
 export interface Run {
   /** The last sequence number before that. */
   readonly since: number;
   /** The sequence numbers of its transactions. */
   readonly seqs: Set<number>;
-  /** The sequence numbers of the transactions that deleted records of its collections, by `zoos/7`. */
+  /** The sequence numbers of the transactions that deleted new records of its collections, by `zoos/7`. */
   readonly deleted: ReadonlyMap<string, number>;
+  /** Stops noting those. */
   readonly end: () => void;
 }
 
