@@ -39,8 +39,8 @@ export class Checkpoints {
   readonly #writer: LogWriter;
   readonly #space: SpaceCheck | undefined;
   #running: Promise<void> | undefined;
-  /** When to try again, if the last one has failed. */
-  #retryAt: number | undefined;
+  /** When to try again; 0 unless the last one has failed. */
+  #retryAt = 0;
 
   constructor(
     context: StoreContext,
@@ -56,10 +56,10 @@ export class Checkpoints {
   runIfDue(): void {
     const { limits: { minLogBytes }, scan: { baseBytes } } = this.#context;
     const expectedBytes = this.#space?.expectedBytes ?? 0;
-    const isDue = this.#retryAt === undefined
-      ? this.#writer.log.offset >
-        Math.max(minLogBytes, baseBytes, expectedBytes)
-      : performance.now() >= this.#retryAt;
+    const isDue = this.#retryAt
+      ? performance.now() >= this.#retryAt
+      : this.#writer.log.offset >
+        Math.max(minLogBytes, baseBytes, expectedBytes);
     if (isDue) this.run().catch(() => {}); // it is logged, and tried again later
   }
 
@@ -67,10 +67,12 @@ export class Checkpoints {
   run(): Promise<void> {
     return this.#running ??= this.#write().catch((error) => {
       const { closing, limits, log } = this.#context;
-      this.#retryAt = performance.now() + limits.checkpointRetryMs;
-      if (!closing.signal.aborted) {
+      const now = performance.now();
+      // Once, however often a full disk tries it again.
+      if (!closing.signal.aborted && now >= this.#retryAt) {
         log("error", `Cannot write a snapshot: ${errorText(error)}`);
       }
+      this.#retryAt = now + limits.checkpointRetryMs;
       throw error;
     }).finally(() => {
       this.#running = undefined;
@@ -93,7 +95,7 @@ export class Checkpoints {
     scan.baseBytes = bytes;
     log("info", "Wrote a snapshot", { generation, seq, bytes });
     await removeBefore(folder, previous);
-    this.#retryAt = undefined;
+    this.#retryAt = 0;
   }
 
   /** Waits for the checkpoint that is being written, which ends once the store closes. */

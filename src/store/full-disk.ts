@@ -8,7 +8,7 @@ import { Buffer } from "node:buffer";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import type { StoreContext } from "./checkpoints.ts";
-import { errorText, StoreError } from "./error.ts";
+import { StoreError } from "./error.ts";
 import {
   type FileSystem,
   isNoSpaceError,
@@ -218,10 +218,7 @@ export class FullDisk {
         else if (this.#writer?.fault === undefined) {
           await this.#deleteOldRecords();
         }
-      } catch (error) {
-        if (signal.aborted) break;
-        log("error", `Cannot free disk space: ${errorText(error)}`);
-      }
+      } catch { /* again after the pause */ }
     }
     this.#recovery = undefined;
   }

@@ -172,6 +172,31 @@ test("a full disk accepts deletes, frees their space and then accepts writes aga
   assert.equal((await open(t, disk)).table("zoos").size, 7);
 });
 
+test("a full disk without the space for a snapshot is reported once, however often that is tried", async (t) => {
+  const disk = await diskFor(t);
+  const limits = { reserveBytes: 30_000, maxBatchBytes: 5000, retryMs: 5 };
+  const errors: string[] = [];
+  const log = (level: string, message: string) => {
+    if (level === "error") errors.push(message);
+  };
+  const store = await openFor(t, disk.folder, { files: disk, limits, log });
+  disk.capacity = 120_000;
+  for (let id = 1; !store.fullDisk?.isFull; id++) {
+    await commit(store, zoo(id, "x".repeat(1000)), 0).catch(() => {});
+  }
+  disk.capacity = 0;
+  let attempts = 0;
+  disk.fate = ({ kind }) => void (kind === "free" && attempts++);
+  await until(() => attempts > 30);
+  assert.deepEqual(
+    errors.map((message) => /snapshot|disk/.exec(message)?.[0]),
+    ["disk", "snapshot"],
+    errors.join("\n"),
+  );
+  disk.capacity = Infinity;
+  await until(() => !store.fullDisk?.isFull);
+});
+
 test("a store can be restarted on a full disk after a crash, and freed by deletes", async (t) => {
   const disk = await diskFor(t);
   const store = await open(t, disk);
