@@ -65,8 +65,9 @@ export async function createFirstAdmin(
   const path = join(DATA_DIR, passwordFile);
   if (isWritten) await writeSmallFile(realFiles, path, `${password}\n`);
   try {
-    const admin = { username: "admin", role, password };
-    await explainInvalid(createUser(store, declaration, admin));
+    await explainInvalid(
+      createUser(store, declaration, { username: "admin", role, password }),
+    );
   } catch (error) {
     if (!exists()) throw error;
     // Another server was first.

@@ -90,6 +90,7 @@ async function prepare() {
   const folder = join(own, "store");
   const settings = ["--collections", file, "--data-dir", folder];
   return {
+    own,
     start: (mebibytes: number) =>
       start({
         folder,
@@ -212,6 +213,32 @@ describe("a full memory", { skip: notInNode || lacks("reserves") }, () => {
       await place.remove();
     }
   });
+
+  test(
+    "ends an import by the command with what to do, and lets the first user be created",
+    {
+      skip: lacks("imports"),
+    },
+    async () => {
+      const place = await prepare();
+      try {
+        const file = join(place.own, "notes.ndjson");
+        await writeFile(file, `${JSON.stringify({ text })}\n`.repeat(800));
+        const { code, stderr } = await place.run(64, "import", "notes", file);
+        assert.equal(code, 1, stderr);
+        assert.match(
+          stderr,
+          /An import cannot continue: the memory is full: .*--max-old-space-size=N.*\n.*the next start .* finishes it/s,
+        );
+        const server = await place.start(64);
+        assert.notEqual(await server.signIn(), "");
+        assert.equal(await statusOf(server), "memory-full");
+        await server.stop();
+      } finally {
+        await place.remove();
+      }
+    },
+  );
 
   test("a store that does not fit is refused with what to do, and commands work on it with less", async () => {
     const place = await prepare();

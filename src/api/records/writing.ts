@@ -109,7 +109,9 @@ function commitWrite(
     : { status: 204, headers: [] };
   const previous = row?.document;
   if (row && next === previous) return { ...response, seq: row.seq };
-  const change = { previous, next };
-  const mutations = [records.putMutation(next)];
-  return records.commit(context, { mutations, response, change });
+  return records.commit(context, {
+    mutations: [records.putMutation(next)],
+    response,
+    change: { previous, next },
+  });
 }

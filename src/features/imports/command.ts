@@ -95,6 +95,7 @@ export async function importCommand(
       importable,
       now: Date.now,
       log,
+      isAlone: true,
     };
     const earlier = unfinishedTasks(context)
       .filter((task) => isOwnTask(context, task));

@@ -25,6 +25,7 @@ import {
   senderOf,
   touch,
 } from "../../api/tasks/tasks.ts";
+import { advice } from "../../store/memory/limit.ts";
 import { importBatch, maxLineBytes, maxRejectedLines } from "./batch.ts";
 import {
   awaitedMutation,
@@ -76,7 +77,7 @@ export function createWorker(context: ImportContext) {
         await (task
           ? runTask(context, task, signal)
           : settleAwaited(context, abandoned, signal))
-          .catch((error) => pauseAfter(error, signal));
+          .catch((error) => pauseAfter(context, error, signal));
       }
     } catch (error) {
       logFailure(context, error);
@@ -151,9 +152,16 @@ async function keepNeeded(context: ImportContext): Promise<void> {
 }
 
 /** Waits until the store may accept a batch; throws an error after which it never does. */
-async function pauseAfter(error: unknown, signal: AbortSignal): Promise<void> {
+async function pauseAfter(
+  { isAlone }: ImportContext,
+  error: unknown,
+  signal: AbortSignal,
+): Promise<void> {
   const code = errorCode(error);
   if (code === "overtaken") return;
+  if (isAlone && code === "memory-full") {
+    throw new Error(`the memory is full: ${advice}`);
+  }
   if (!refusals.includes(code)) throw error;
   await setTimeout(retryDelayMs, undefined, { signal }).catch(() => {});
 }

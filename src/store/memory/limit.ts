@@ -76,7 +76,8 @@ export function requireHeap(bytes = heapBytes()): void {
   );
 }
 
-const advice =
+/** What helps when the memory is full. */
+export const advice =
   'give it more with NODE_OPTIONS="--max-old-space-size=N" (in MiB), and a machine or container with at least 96 MiB beside that';
 
 /** Formats a number of bytes in MiB. */
