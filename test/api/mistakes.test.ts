@@ -150,6 +150,22 @@ const properties: Readonly<Record<string, readonly [unknown, RegExp]>> = {
     string({ maxLength: 9, maxlength: 9 }),
     /^maxlength is not an option of string: .* one of minLength, maxLength, /,
   ],
+  "a second argument": [
+    string({ maxLength: 9 }, { unique: true }),
+    /^string is also given \{ unique: true \}: it takes 1 argument$/,
+  ],
+  "a second argument beside a former name": [
+    integer({ minimum: 1, renamed: "sheets" }, { maximum: 5 }),
+    /^integer is also given \{ maximum: 5 \}: it takes 1 argument$/,
+  ],
+  "a second argument of a word without options": [
+    unique(date(), true),
+    /^unique is also given true: it takes 1 argument$/,
+  ],
+  "a third argument": [
+    optional(date(), null, { unique: true }),
+    /^optional is also given \{ unique: true \}: it takes 2 arguments$/,
+  ],
   "an option of a word without any": [
     date({ minimum: 1 }),
     /^minimum is not an option of date: it must be one of renamed$/,
@@ -305,6 +321,13 @@ const collections: Readonly<
     /^collections\[1\]: the options of collection are "x": /,
     /^collections\[2\]: the options of collection are null: /,
   ]],
+  "a collection with options that it does not read": [
+    [collection({ ...plain, singular: "" }, { private: true })],
+    [
+      /^authors: a second argument is not an option of collection: .* private,/,
+      /^authors: singular is "": /,
+    ],
+  ],
   "a collection without anything": [[collection({})], [
     /^collections\[0\]: name is missing: .* none of answers, authorizations/,
     /^collections\[0\]: singular is missing: /,

@@ -5,7 +5,10 @@
  */
 
 import { types } from "node:util";
-import { collection } from "../../api/declaration/declaration.ts";
+import {
+  collection,
+  type CollectionDeclaration,
+} from "../../api/declaration/declaration.ts";
 import {
   boolean,
   integer,
@@ -27,8 +30,17 @@ import {
 
 /** The functions of the vocabulary, and for every other name a function whose call is reported as a mistake. */
 export const vocabulary: Vocabulary = new Proxy(words, {
-  get: (_, name) => name === "collection" ? collection : wordOf(String(name)),
+  get: (_, name) => name === "collection" ? collectionOf : wordOf(String(name)),
 });
+
+/** What is given beside the options becomes an unknown one: it must not be ignored. */
+function collectionOf(
+  options: CollectionDeclaration,
+  ...others: readonly unknown[]
+): CollectionDeclaration {
+  const given = { ...options, "a second argument": others };
+  return collection(others.length > 0 ? given : options);
+}
 
 /**
  * The properties that the functions have returned, with the mistakes in their
@@ -38,8 +50,11 @@ const properties = new WeakMap<object, readonly string[]>();
 
 function wordOf(name: string) {
   const named = (...args: unknown[]): object => {
-    const found = mistakesInCall(name, args);
     const { renamed, given } = withoutFormerName(args);
+    const found = [
+      ...mistakesInCall(name, args),
+      ...mistakesInNumber(name, given),
+    ];
     const property = found.length > 0 ? boolean() : {
       ...Object(Reflect.apply(Reflect.get(words, name), undefined, given)),
       // It decides which strings match, so it is remembered; the schema lacks it.
@@ -114,6 +129,28 @@ function mistakesInCall(
     }
   }
   return check(first, {});
+}
+
+/** How many arguments the words take that do not take one. */
+const numbers: Readonly<Record<string, number>> = {
+  choice: Infinity,
+  optional: 2,
+  reference: 2,
+};
+
+/** Returns the mistake in the number of arguments that a word is given. */
+function mistakesInNumber(
+  name: string,
+  given: readonly unknown[],
+): readonly string[] {
+  const { [name]: most = 1 } = numbers;
+  if (given.length <= most || !Object.hasOwn(words, name)) return [];
+  const surplus = given.slice(most).map(show).join(", ");
+  return [
+    `${name} is also given ${surplus}: it takes ${most} argument${
+      most === 1 ? "" : "s"
+    }`,
+  ];
 }
 
 /** Any value: a former name, which mistakes.ts compares with the other names of the collection. */
