@@ -210,6 +210,18 @@ describe("the command locked", { skip: notInNode }, () => {
     );
   });
 
+  test("says what to do about a declaration that Node.js reads as a script", async () => {
+    const own = join(folder, "script");
+    await mkdir(own);
+    await writeFile(join(own, "package.json"), '{ "type": "commonjs" }');
+    const file = join(own, "books.js");
+    await writeFile(file, "export default () => ({});");
+    const words = ["build/main.js", "locked", "--collections", file];
+    const { status, stderr } = spawnSync(process.execPath, words, { cwd: app });
+    assert.equal(status, 2);
+    assert.match(String(stderr), /books\.js.*: name it \.mjs, or set "type"/);
+  });
+
   test("ends with the exit code of a server that cannot start", () => {
     const words = ["build/main.js", "locked", "--port", "none"];
     const { status, stderr } = spawnSync(process.execPath, words, { cwd: app });

@@ -104,8 +104,9 @@ function explain(error: unknown, path: string): string {
     const line = Number.parseInt(stack.split(`${basename(path)}:`)[1] ?? "");
     const message = errorText(error).replace(/ imported from .*/s, "")
       .replaceAll(/\s+/g, " ");
-    const isScript = error instanceof SyntaxError &&
-      /'(?:ex|im)port'|import statement/.test(message);
+    const isScript = errorCode(error) === "ERR_REQUIRE_CYCLE_MODULE" || // as which it is loaded if "locked" hides package.json
+      error instanceof SyntaxError &&
+        /'(?:ex|im)port'|import statement/.test(message);
     const advice = isScript
       ? '; Node.js reads it as a script: name it .mjs, or set "type": "module" in its package.json'
       : error instanceof SyntaxError && Number.isNaN(line)

@@ -145,7 +145,7 @@ function explainMisfits(misfits: readonly Misfit[]): string {
     const advice = name === "users.role"
       ? 'start once with the former roles before the new ones, create a user with the highest role with "zoo-api user add", change the other users as that, and then leave the former roles out'
       : code === "required"
-      ? 'make it optional, give it a default, or give its former name with renamed: "…"'
+      ? 'declare it as optional(…), start, fill it in, and declare it as before, or give its former name with renamed: "…", or a default, which references and unique properties have not'
       : code === "type" && !isBuiltIn
       ? `keep it as it was, declare one of the new type beside it, start, copy the values, remove ${name}, start, run "zoo-api prune ${name}", and give the new one its name with renamed: "…"`
       : (code === "reference"

@@ -173,7 +173,7 @@ test("a declaration that stored records do not fit is refused, one line for each
   assert.equal(lines.length, 5, text);
   assert.match(lines[0] ?? "", /nothing was changed/);
   const expected = [
-    /^zoo-api: books\.name: 3 records do not fit \(id 1, 2, 3\): "name" is missing.*renamed/m,
+    /^zoo-api: books\.name: 3 records do not fit \(id 1, 2, 3\): "name" is missing.* You can declare it as optional\(…\), start, fill it in, .*renamed/m,
     /^zoo-api: books\.genre: 1 record does not fit \(id 2\): "genre" is not allowed: it must be one of "novel", "poetry"\. You can .*zoo-api prune books\.genre/m,
     /^zoo-api: books\.pages: 3 records do not fit \(id 1, 2, 3\): "pages" is a number: .* You can keep it as it was, declare one of the new type beside it, start, copy /m,
     /^zoo-api: books\.shelf: 3 records do not fit/m,
