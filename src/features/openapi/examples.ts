@@ -2,7 +2,8 @@
  * Examples of records and bodies, derived from the declaration. Those of one
  * collection that are sent to different URLs differ, so that they do not collide
  * where a property is unique. A value of which no example can be found, because
- * of its pattern, leaves the whole record without one.
+ * of its pattern, leaves the whole record without one; so does a rule of the
+ * declaration that no attempt satisfies.
  */
 
 import {
@@ -25,8 +26,14 @@ export function bodyExample(
 ): Values | undefined {
   const writable = properties.filter(({ readOnly }) => !readOnly);
   const required = writable.filter((each) => each.required);
-  for (const given of [writable, required]) {
-    const values = given.map((each) => [each.name, valueExample(each, n)]);
+  const tries = [writable, required]
+    .flatMap((given) => slopes.map((slope) => ({ given, slope })));
+  for (const { given, slope } of tries) {
+    const first = slope < 0 ? given.length - 1 : 0;
+    const values = given.map((each, at) => [
+      each.name,
+      valueExample(each, n + first + slope * at),
+    ]);
     if (values.some(([, value]) => value === undefined)) continue;
     const body: Values = Object.fromEntries(values);
     const defaults = Object.fromEntries(
@@ -43,6 +50,9 @@ export function bodyExample(
   }
   return undefined;
 }
+
+/** Whether the dates, times and numbers of a body are equal, ascend or descend: a rule may demand any of it. */
+const slopes = [0, 1, -1];
 
 /** Returns a record as the server represents it. */
 export function recordExample(collection: Collection): Values | undefined {
@@ -97,7 +107,7 @@ function* candidatesOf(
     case "number": {
       const most = Number(maximum);
       const low = Number(minimum ?? exclusiveMinimum ?? Math.min(0, most));
-      return yield* [low + n, low, (low + most) / 2, most];
+      return yield* [low + n, most - (most - low) / (n + 1), low, most];
     }
     case "date":
       return yield new Date(Date.UTC(2026, 0, n)).toISOString().slice(0, 10);

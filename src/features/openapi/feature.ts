@@ -34,15 +34,15 @@ const introduction =
   `Filters are parameters such as \`name=Artis\`, or with an operator \`name:contains=art\`: \`ne\` is not, \`lt\`, \`lte\`, \`gt\`, \`gte\` is less, at most, greater, at least, \`in\` is one of; \`contains\` and \`starts\` trim and ignore case. Several values may be repeated or joined by commas.
 
 Every operation can respond with 429, 431 and 500, one with a body with 408, 413 and 415, GET with 406, and one that writes, takes long or asks another server with 503: these are the response \`default\`. \
-Every URL responds with 405 and Allow to a method that it does not support, and with 501 to one that no URL supports; a malformed or oversized header is 400, 414, 417 or 431. \
+A method that a URL does not support is 405 with Allow, one that no URL supports 501; a malformed or oversized header is 400, 414, 417 or 431. \
 A URL with an extra slash at the end is redirected with 308.
 
 Wherever GET is, HEAD has the same status and header fields without content. OPTIONS is the same at every URL, and described at the root. \
-If CORS is enabled, responses also have the header fields of the Fetch standard. Every response can have:
+With CORS, responses also have the fields of the Fetch standard. Every response can have:
 
 ${commonFields}
 
-The examples succeed as requests, in this order, on a server without records whose first user has signed in.`;
+The examples succeed as requests, in this order, on an empty server whose first user has signed in; records that cannot be guessed have none: create them first.`;
 
 const negotiation =
   `Errors are JSON, or problem details (RFC 9457) if Accept asks for \`application/problem+json\`: with \`type\`, \`title\`, \`status\` and \`detail\` instead of \`error\`, \`errorMsg\` and \`message\`. \

@@ -82,7 +82,7 @@ function contentOf(
   isRequest = false,
 ): JsonSchema {
   const json = types.filter((type) => /[/+]json\b|form/.test(type));
-  const { items, examples = Object(items).examples } = schema;
+  const { examples } = Object(schema["items"] ?? schema);
   const [example] = Array.isArray(examples) ? examples : [];
   return Object.fromEntries((json.length > 0 ? json : types).map((type) => {
     const isLines = type === ndjsonType;

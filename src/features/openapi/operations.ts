@@ -23,6 +23,7 @@ import {
   createSchema,
   fieldsParameter,
   filterParameters,
+  listSchema,
   objectSchema,
   parameter,
   partialSchema,
@@ -188,11 +189,7 @@ const kinds: Readonly<
     ),
     responses: {
       200: {
-        schema: {
-          title: `${listed.singular} list`,
-          type: "array",
-          items: partialSchema(listed),
-        },
+        schema: listSchema(listed),
         headers: ["ETag", "X-Total-Count", "Link"],
       },
     },

@@ -6,7 +6,8 @@
 
 const digits = "0123456789";
 const lower = "abcdefghijklmnopqrstuvwxyz";
-const word = `${lower}${lower.toUpperCase()}${digits}_`;
+const upper = lower.toUpperCase();
+const word = `${lower}${upper}${digits}_`;
 const printable = `${word} -.,:;!?+*/=()[]{}<>@#$%&"'|~^\`\\`;
 const escapes: Readonly<Record<string, string>> = {
   d: digits,
@@ -17,6 +18,11 @@ const escapes: Readonly<Record<string, string>> = {
   S: without(" "),
   t: "\t",
   n: "\n",
+  "p{L}": lower + upper,
+  "p{Lu}": upper,
+  "p{Ll}": lower,
+  "p{N}": digits,
+  "p{Nd}": digits,
 };
 
 function without(characters: string): string {
@@ -90,7 +96,7 @@ class Sampler {
   #readCharacter(): string {
     const code = this.#match(/\\(?:x|u)\{?([\da-f]{2,6})\}?/iy)?.[1];
     if (code !== undefined) return String.fromCodePoint(parseInt(code, 16));
-    const escaped = this.#match(/\\(.)/y)?.[1];
+    const escaped = this.#match(/\\(p\{\w+\}|.)/y)?.[1];
     if (escaped !== undefined) return escapes[escaped] ?? escaped;
     return this.#match(/./suy)?.[0] ?? "";
   }

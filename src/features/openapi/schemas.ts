@@ -72,9 +72,20 @@ export function partialSchema(collection: Collection): JsonSchema {
   };
 }
 
-/** Returns the keyword with an example, if there is one. */
-function examples(example: Values | undefined): JsonSchema {
-  return example ? { examples: [example] } : {};
+/** Returns the schema of a page of records. */
+export function listSchema(collection: Collection): JsonSchema {
+  const example = recordExample(collection);
+  return {
+    title: `${collection.singular} list`,
+    type: "array",
+    items: partialSchema(collection),
+    ...examples(example && [example]),
+  };
+}
+
+/** Returns the keyword with an example; with none if none was found. */
+function examples(example: Json | undefined): JsonSchema {
+  return { examples: example ? [example] : [] };
 }
 
 /** Returns the values of some names. */
