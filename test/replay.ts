@@ -420,7 +420,8 @@ class Schemas {
       // selected.
       const name = $ref.replace(/.*\/|Part$/g, "");
       const record = this.#document.components.schemas[name];
-      const target = whole && record ? record : this.resolve(schema);
+      const found = this.resolve(schema);
+      const target = whole && record && !found.allOf ? record : found;
       const isList = whole && name.endsWith("List");
       this.#checkKeywords(target, value, where, isList);
     }

@@ -19,6 +19,7 @@ export class Components {
   /** The parts by kind, such as `schemas`, and by name. */
   readonly parts: Record<string, Record<string, JsonSchema>> = {};
   readonly #operationIds = new Set<string>();
+  readonly #recordNames = new Set<string>();
   readonly #shared = new Map<string, JsonSchema>();
 
   /**
@@ -30,6 +31,25 @@ export class Components {
     for (let n = 2; this.#operationIds.has(id); n++) id = name + n;
     this.#operationIds.add(id);
     return id;
+  }
+
+  /**
+   * Reserves the name of the schema of records, for references to it: PriceList
+   * is a price list if there is one, and the list of the prices PriceList-2.
+   * The title of the schema is this name, which begins with a capital.
+   */
+  reserveName(singular: string): string {
+    const name = this.#nameOf(singular);
+    this.#recordNames.add(name);
+    return name;
+  }
+
+  /** Returns the name of the schema with a title, which no records have unless it is theirs. */
+  #nameOf(title: string): string {
+    if (this.#recordNames.has(title)) return title;
+    let name = pascalCase(title);
+    while (this.#recordNames.has(name)) name += "-2";
+    return name;
   }
 
   /** Adds a part and returns a reference to it; if a different part has the name, the new part is `name-2`. */
@@ -67,7 +87,7 @@ export class Components {
     const resolve = (name: string) =>
       this.parts["schemas"]?.[name.replace(/.*\//, "")] ?? {};
     part.examples ??= [schemaExample(part, resolve)];
-    return this.add("schemas", pascalCase(title), part);
+    return this.add("schemas", this.#nameOf(title), part);
   }
 
   #copy(value: unknown): unknown {

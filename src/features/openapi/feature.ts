@@ -4,7 +4,7 @@
  */
 
 import type { Route } from "../../api/operation.ts";
-import { expandable } from "./schemas.ts";
+import { expandable, recordNames } from "./schemas.ts";
 import { setImmediate as nextTick } from "node:timers/promises";
 import type { JsonSchema } from "../../api/declaration/properties.ts";
 import type { Api, Feature } from "../../api/feature.ts";
@@ -49,7 +49,13 @@ const negotiation =
 QUERY (RFC 10008) is GET with the parameters in the body; its name and body are described under \`x-query\`, as OpenAPI 3.1 has no place for it.`;
 
 /** Notes what the schemas of collections depend on besides their declarations. */
-function noteCollections({ routes }: Api): void {
+function noteCollections(
+  { collections, routes }: Api,
+  components: Components,
+): void {
+  for (const each of collections.values()) {
+    recordNames.set(each, components.reserveName(each.singular));
+  }
   for (const { operations } of routes.values()) {
     const { docs, resource } = operations.get("GET") ?? {};
     const isExpandable = docs?.parameters
@@ -72,7 +78,7 @@ async function createDocument(api: Api): Promise<string> {
   const tags = new Set<string>();
   const hasQuery = [...routes.values()]
     .some(({ operations }) => operations.has("QUERY"));
-  noteCollections(api);
+  noteCollections(api, components);
   for (const { path, route, id } of placesOf(api)) {
     await nextTick();
     tags.add(tagOf(route));

@@ -4,16 +4,12 @@
  */
 
 import type { Operation, OperationDocs } from "../../api/operation.ts";
-import {
-  authorizations,
-  signInForm,
-} from "../../api/accounts/authorizations.ts";
+import { signInForm } from "../../api/accounts/authorizations.ts";
 import { password } from "../../api/accounts/users.ts";
 import { mayAccess } from "../../auth/access.ts";
 import type { Api } from "../../api/feature.ts";
 import {
   type Collection,
-  deriveCollection,
   withArticle,
 } from "../../api/declaration/declaration.ts";
 import type { JsonSchema } from "../../api/declaration/properties.ts";
@@ -145,7 +141,7 @@ const signIn = { ...signInForm, singular: "sign in" };
 /** Returns the records that an operation is about. */
 function subjectOf(
   { resource, docs }: Operation,
-  { declaration: { roles } }: Api,
+  { declaration: { roles }, collections }: Api,
 ) {
   const { parent, records, only } = resource ?? {};
   const collection: Collection = records?.collection ?? signIn;
@@ -157,6 +153,8 @@ function subjectOf(
   return {
     collection,
     listed: docs?.listed ?? collection,
+    /** What signing in creates. */
+    authorization: collections.get("authorizations") ?? collection,
     /** ` of a zoo`, if the URL contains the zoo's id; with the property if the reference has a name of its own. */
     ofParent: parent ? ` of ${withArticle(parent.target.singular)}${by}` : "",
     /** The property whose value is that id. */
@@ -247,12 +245,10 @@ const kinds: Readonly<
     ],
     responses: {},
   }),
-  "sign in": ({ collection }) => {
-    // The schema does not depend on the role.
-    const record = deriveCollection(authorizations({ lowest: "" }));
+  "sign in": ({ collection, authorization }) => {
     const schema = {
       title: "signed in",
-      allOf: [record, collection].map(completeSchema),
+      allOf: [authorization, collection].map(completeSchema),
     };
     return {
       summary: "Sign in",

@@ -22,7 +22,6 @@ import {
   sortOrders,
 } from "../../api/query/parameters.ts";
 import { recordSchema } from "../../api/representation.ts";
-import { pascalCase } from "./components.ts";
 import { bodyExample, recordExample } from "./examples.ts";
 
 type Schemas = Readonly<Record<string, JsonSchema>>;
@@ -49,6 +48,9 @@ const link = objectSchema("link", {
 /** The collections whose records can be shown with those that they refer to. */
 export const expandable = new WeakSet<Collection>();
 
+/** The names of the schemas of records. */
+export const recordNames = new WeakMap<Collection, string>();
+
 /** Returns a record as an example, if there is one. */
 function recordExamples(collection: Collection): JsonSchema {
   return examples(recordExample(collection));
@@ -60,7 +62,7 @@ export function partialSchema(collection: Collection): JsonSchema {
   const shown = readableNames(collection).map((name) => [name, schemas[name]]);
   const references = expandable.has(collection) ? collection.parents : [];
   const expanded = references.map(({ property, target }) => {
-    const $ref = `#/components/schemas/${pascalCase(target.singular)}`;
+    const $ref = `#/components/schemas/${recordNames.get(target)}`;
     return [property.replace(/_id$/, ""), {
       anyOf: [{ $ref }, { type: "null" }],
     }];
@@ -101,7 +103,7 @@ function pick(
 /** Returns the schema of a record with all its properties. */
 export function completeSchema(collection: Collection): JsonSchema {
   return {
-    title: collection.singular,
+    title: recordNames.get(collection) ?? collection.singular,
     allOf: [partialSchema(collection)],
     required: readableNames(collection).filter((name) =>
       !collection.visibleProperties.get(name)?.omitsNull

@@ -28,6 +28,55 @@ async function start(): Promise<Library> {
 }
 
 describe("expand", () => {
+  test("shows the records that the document names, whatever their nouns are", async (t) => {
+    const access = { read: "anyone", write: "keeper", delete: "keeper" };
+    const nouns = [
+      ...["new", "patch", "part", "list", "new but title"]
+        .map((suffix) => `thing ${suffix}`),
+      ...["link", "error", "field error", "root", "health", "memory"],
+      ...["documentation", "capabilities", "signed in", "sign in"],
+      ...["user", "authorization", "task", "listed task", "thing_list"],
+    ];
+    const declared = nouns.map((singular, n) =>
+      collection({
+        name: `others_${n}`,
+        singular,
+        access,
+        properties: { [`only_${n}`]: name },
+      })
+    );
+    const things = collection({
+      name: "things",
+      singular: "thing",
+      access,
+      properties: {
+        ...Object.fromEntries(
+          declared.map((each, n) => [`r${n}_id`, reference(each.name)]),
+        ),
+      },
+    });
+    const app = await startLibrary({ declarations: [things, ...declared] });
+    t.after(() => app.stop());
+    for (const n of nouns.keys()) {
+      await app.send("POST", `others_${n}`, { [`only_${n}`]: "x" });
+      await app.send("GET", `others_${n}`); // is as documented, or it throws
+      await app.send("GET", `others_${n}/1`);
+    }
+    const ids = nouns.map((_, n) => [`r${n}_id`, 1]);
+    await app.send("POST", "things", {
+      ...Object.fromEntries(ids),
+    });
+    const names = nouns.map((_, n) => `r${n}`);
+    const { body } = await app.send("GET", `things/1?expand=${names}`);
+    const shown = names.map((each, n) => Object(body[each])[`only_${n}`]);
+    assert.deepEqual(shown, nouns.map(() => "x"));
+    await app.send("GET", `things?expand=${names}`);
+    await app.send("GET", "things");
+    await app.send("GET", "things?limit=x"); // an error
+    await app.request("GET", "/health");
+    await app.request("GET", "/v1");
+  });
+
   test("shows a record as its own URL does, null where there is none", async (t) => {
     const app = await start();
     t.after(() => app.stop());
