@@ -59,7 +59,9 @@ function recordExamples(collection: Collection): JsonSchema {
 /** Returns the schema of a record limited by `fields`; it always has its id. */
 export function partialSchema(collection: Collection): JsonSchema {
   const schemas = propertySchemas(collection);
-  const shown = readableNames(collection).map((name) => [name, schemas[name]]);
+  const own = Object.fromEntries(
+    readableNames(collection).map((name) => [name, schemas[name]]),
+  );
   const references = expandable.has(collection) ? collection.parents : [];
   const expanded = references.map(({ property, target }) => {
     const $ref = `#/components/schemas/${recordNames.get(target)}`;
@@ -67,7 +69,9 @@ export function partialSchema(collection: Collection): JsonSchema {
       anyOf: [{ $ref }, { type: "null" }],
     }];
   });
-  const properties = { ...Object.fromEntries([...shown, ...expanded]), link };
+  const added = Object.fromEntries(expanded);
+  // Properties of its own come first, and hide what has the same name.
+  const properties = { ...own, ...added, ...own, link };
   return {
     ...objectSchema(`${collection.singular} part`, properties, ["id"]),
     ...recordExamples(collection),

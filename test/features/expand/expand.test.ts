@@ -53,6 +53,9 @@ describe("expand", () => {
         ...Object.fromEntries(
           declared.map((each, n) => [`r${n}_id`, reference(each.name)]),
         ),
+        // This one cannot be expanded.
+        own_id: reference("others_0"),
+        own: name,
       },
     });
     const app = await startLibrary({ declarations: [things, ...declared] });
@@ -65,6 +68,8 @@ describe("expand", () => {
     const ids = nouns.map((_, n) => [`r${n}_id`, 1]);
     await app.send("POST", "things", {
       ...Object.fromEntries(ids),
+      own_id: 1,
+      own: "x",
     });
     const names = nouns.map((_, n) => `r${n}`);
     const { body } = await app.send("GET", `things/1?expand=${names}`);
