@@ -332,10 +332,14 @@ function counted(
 /** Adds a record that cannot be deleted to the progress. */
 function withRejected(task: Deletion, id: number, error: unknown): Deletion {
   const { code, message } = refusalOf(error);
+  // A reference that would be empty breaks a rule; without cascade, there still is one.
+  const advice = code === 40900 && task.cascade
+    ? " Delete that one first, or repeat the request if it matches too."
+    : "";
   const errors = [{
     field: "",
     code: code === 40900 ? "reference" : "rule",
-    message,
+    message: message + advice,
   }];
   return {
     ...task,

@@ -225,6 +225,40 @@ describe("DELETE of a collection", () => {
     const { body } = await app.send("GET", "books");
     assert.deepEqual(body.map((each) => each["author_id"]), [null, null, null]);
   });
+
+  test("says what to do where a rule demands a reference to what is deleted", async (t) => {
+    const posts = collection({
+      name: "posts",
+      singular: "post",
+      access: { read: "anyone", write: "keeper", delete: "keeper" },
+      properties: {
+        title: string({ maxLength: 9 }),
+        parent_id: optional(reference("posts", { as: "replies" })),
+      },
+      check: ({ title, parent_id }) =>
+        title === "reply" && parent_id === null
+          ? { parent_id: "must be set" }
+          : undefined,
+    });
+    const app = await startLibrary({ declarations: [posts] });
+    t.after(() => app.stop());
+    await app.send("POST", "posts", { title: "first" });
+    await app.send("POST", "posts", { title: "reply", parent_id: 1 });
+    await app.send("POST", "posts", { title: "reply", parent_id: 2 });
+    const path = "posts?title=reply&cascade=true";
+    const { deleted, errors } = await remove(app, path);
+    assert.equal(deleted, 1);
+    assert.deepEqual(errors, [{
+      id: 2,
+      errors: [{
+        field: "",
+        code: "reference",
+        message:
+          'Deleting the post would break a rule of the post 3: "parent_id" must be set. Delete that one first, or repeat the request if it matches too.',
+      }],
+    }]);
+    assert.equal((await remove(app, path))["deleted"], 1);
+  });
 });
 
 /** Collections in which a record that is deleted can be referred to by one that matches as well. */
