@@ -46,6 +46,7 @@ class Refusal extends Error {
 }
 
 // gRPC codes.
+const canceled = 1; // also by a node that stops
 const unknown = 2;
 const deadlineExceeded = 4;
 const exhausted = 8;
@@ -54,7 +55,7 @@ const unavailable = 14;
 const unauthenticated = 16;
 
 /** The codes after which etcd may have carried out the call. */
-const uncertainCodes = [unknown, deadlineExceeded, unavailable];
+const uncertainCodes = [canceled, unknown, deadlineExceeded, unavailable];
 
 /** The errors after which etcd has not carried out the call. */
 const harmlessErrors =

@@ -50,6 +50,8 @@ export type Fault =
   | "broken"
   /** It is carried out, and its answer is lost. */
   | "lost"
+  /** It is carried out, and its node stops before it answers. */
+  | "canceled"
   /** It is carried out, and its answer waits for {@linkcode Gateway.release}. */
   | "late"
   /** It is not carried out, and nothing is ever answered. */
@@ -83,6 +85,7 @@ const databaseFull = new GrpcError(
   8,
   "etcdserver: mvcc: database space exceeded",
 );
+const canceled = new GrpcError(1, "grpc: the client connection is closing");
 const invalidToken = new GrpcError(16, "etcdserver: invalid auth token");
 
 /** The data of an etcd, and a server of it. */
@@ -265,6 +268,7 @@ export class Gateway {
     const header = { cluster_id: "1", member_id: "1" };
     const answer = JSON.stringify({ header, ...this.#answer(path, body) });
     if (fault === "filled") throw databaseFull;
+    if (fault === "canceled") throw canceled;
     if (fault === "lost") return void request.socket.destroy();
     if (fault === "late") await new Promise<void>((go) => this.release = go);
     response.end(answer);

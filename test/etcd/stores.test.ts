@@ -98,21 +98,23 @@ test("a store that was overtaken rolls back, and judges anew", async (t) => {
   assert.deepEqual(namesIn(one), namesIn(other));
 });
 
-test("a commit whose answer was lost is found, and not repeated", async (t) => {
-  const gateway = new Gateway();
-  const etcd = await gateway.listen(t);
-  const store = await open(t, etcd);
-  let lost = 0;
-  gateway.faultOf = (path) =>
-    path === "kv/txn" && lost++ === 0 ? "lost" : undefined;
-  await add(store, "Berlin");
-  assert.ok(lost > 1);
-  assert.deepEqual(namesIn(store), ["Berlin"]);
-  assert.equal(
-    gateway.keys.filter((each) => each.startsWith("log/")).length,
-    1,
-  );
-});
+for (const fault of ["lost", "canceled"] as const) {
+  test(`a commit whose answer was ${fault} is found, and not repeated`, async (t) => {
+    const gateway = new Gateway();
+    const etcd = await gateway.listen(t);
+    const store = await open(t, etcd);
+    let lost = 0;
+    gateway.faultOf = (path) =>
+      path === "kv/txn" && lost++ === 0 ? fault : undefined;
+    await add(store, "Berlin");
+    assert.ok(lost > 1);
+    assert.deepEqual(namesIn(store), ["Berlin"]);
+    assert.equal(
+      gateway.keys.filter((each) => each.startsWith("log/")).length,
+      1,
+    );
+  });
+}
 
 test("a copy whose answer was lost is complete", async (t) => {
   const gateway = new Gateway();
@@ -380,6 +382,16 @@ test("a watch whose token was forgotten is begun again with another", async (t) 
   gateway.faultOf = () => undefined;
   while (gateway.watchCount === 0) await wait(2);
   await add(store, "Berlin");
+});
+
+test("a read that a node cancels because it stops goes on at the next endpoint", async (t) => {
+  const stopping = new Gateway();
+  stopping.faultOf = () => "canceled";
+  const gateway = new Gateway();
+  const [first, etcd] = [await stopping.listen(t), await gateway.listen(t)];
+  const endpoints = [...first.endpoints, ...etcd.endpoints];
+  await new EtcdClient({ ...etcd, endpoints }).get(["head"]);
+  assert.deepEqual([stopping.calls.length, gateway.calls.length], [1, 1]);
 });
 
 test("calls that fail together at one endpoint all go on at the next", async (t) => {
