@@ -49,7 +49,6 @@ class Refusal extends Error {
 const canceled = 1; // also by a node that stops
 const unknown = 2;
 const deadlineExceeded = 4;
-const exhausted = 8;
 const unimplemented = 12;
 const unavailable = 14;
 const unauthenticated = 16;
@@ -60,6 +59,9 @@ const uncertainCodes = [canceled, unknown, deadlineExceeded, unavailable];
 /** The errors after which etcd has not carried out the call. */
 const harmlessErrors =
   /no leader|ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|certificate|before secure TLS|EPROTO/;
+
+/** The text of etcd's error if its database has reached the quota; other errors have the same code. */
+const databaseFull = "space exceeded";
 
 const minAttemptMs = 500;
 
@@ -218,8 +220,7 @@ export class EtcdClient {
           this.#endpoints.push(...this.#endpoints.splice(0, 1));
         }
         if (leftMs < timeoutMs * 0.3 || !isUncertain && !isSignedOut) {
-          const kind = code === exhausted ? "disk-full" : "unreachable";
-          throw etcdError(error, isRepeated ? undefined : kind);
+          throw etcdError(error, isRepeated ? undefined : codeOf(error));
         }
         // A pause after each round.
         if (attempt % this.#endpoints.length === 0) await delay(100);
@@ -383,6 +384,11 @@ export class Lease {
   }
 }
 
+/** Returns the code for an error after which nothing was changed. */
+function codeOf(error: unknown) {
+  return errorText(error).includes(databaseFull) ? "disk-full" : "unreachable";
+}
+
 /** Returns an error that says whether anything was changed, with the first 200 characters of its cause: a proxy may send a page. */
 export function etcdError(
   cause: unknown,
@@ -410,7 +416,7 @@ const advices = [
   ["unable to get", ownAuthority],
   ["user name is empty", "set ETCD_USER and ETCD_PASSWORD"],
   [
-    "space exceeded",
+    databaseFull,
     'compact and defragment etcd, raise its quota, then run "etcdctl alarm disarm"',
   ],
 ] as const;

@@ -1065,6 +1065,19 @@ test("an etcd that is full says so, and can be read, also by those who asked wit
   assert.deepEqual(store.notices, []);
 });
 
+test("an etcd that has too many requests is not full", async (t) => {
+  const gateway = new Gateway();
+  const store = await open(t, await gateway.listen(t));
+  const message = "etcdserver: too many requests";
+  const text = JSON.stringify({ error: message, message, code: 8 });
+  gateway.faultOf = (path) =>
+    path === "kv/txn" ? { status: 429, text } : undefined;
+  await assert.rejects(add(store, "Berlin"), {
+    code: "unreachable",
+    message: `etcd: ${message}; nothing was changed`,
+  });
+});
+
 test("anybody may see that etcd cannot be used, but not the text of its errors or of a proxy, of which the log has the beginning", async (t) => {
   const place = "http://etcd-3.internal:2379 (10.1.2.3) ";
   const page = place + "x".repeat(50_000);
@@ -1080,7 +1093,7 @@ test("anybody may see that etcd cannot be used, but not the text of its errors o
     ],
     [reported(14, page), place, /^etcd cannot be used: the log/],
     [reported(13, page), place, /^etcd cannot be used: the log/],
-    [reported(8, page), place, /^etcd is full: the log says more$/],
+    [reported(8, page), place, /^etcd cannot be used: the log/],
     ["broken", "socket hang up", /^etcd cannot be used: the log/],
     ["no leader", "no leader", /^etcd cannot be used: the log/],
     ["full", "space exceeded", /^etcd is full: the log says more$/],
