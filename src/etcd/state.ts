@@ -40,8 +40,10 @@ import type { EtcdClient, KeyRange, KeyValue } from "./client.ts";
 /** etcd accepts requests of 1.5 MiB by default. */
 export const maxValueBytes = 1 << 20;
 
-/** Batches that are read at once. */
-const batchesPerRead = 8;
+/** The length of all batches that are read at once, unless they are longer than those before. */
+const maxReadBytes = 8 * maxValueBytes;
+/** The most batches that are read at once: they may be longer. */
+const maxBatchesPerRead = 64;
 
 type Kind = "log" | "snapshot" | "parts";
 
@@ -218,11 +220,17 @@ export async function* readLog(
   refuse = foreignValue,
 ): AsyncGenerator<Batch> {
   let next = first ? [first] : [];
+  let longest = maxValueBytes;
   for (let head = from; head !== to;) {
     const seq = seqOf(head);
     if (seq >= seqOf(to)) throw refuse("head");
     if (next.length === 0) {
-      next = await client.get(rangeOf("log", seq + 1), batchesPerRead);
+      const limit = Math.min(
+        Math.ceil(maxReadBytes / longest),
+        maxBatchesPerRead,
+      );
+      next = await client.get(rangeOf("log", seq + 1), limit);
+      longest = Math.max(...next.map(({ value }) => value.length));
     }
     const found = next.shift();
     if (!found || numberIn(found) !== seq + 1) {

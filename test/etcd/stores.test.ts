@@ -341,6 +341,31 @@ test("to find one transaction, etcd does not read a long log", async (t) => {
   assert.match(first, /^zoo\/log\/0{11}8\d{4}$/);
 });
 
+test("a log of many short batches is read in a few calls, and one of long batches in parts", async (t) => {
+  const logs = [[200, 1, 4], [12, 900_000, 2]] as const;
+  for (const [count, length, maxReads] of logs) {
+    const gateway = new Gateway();
+    const etcd = await gateway.listen(t);
+    const store = await open(t, etcd);
+    for (let each = 0; each < count; each++) {
+      await add(store, "x".repeat(length));
+    }
+    await store.close();
+    const limits: number[] = [];
+    gateway.faultOf = (_path, { key = "", limit = 0 }) => {
+      const isOfLog = /^zoo\/log/.test(Buffer.from(key, "base64").toString());
+      if (isOfLog && Number(limit) > 1) limits.push(Number(limit));
+      return undefined;
+    };
+    const joined = await open(t, etcd);
+    assert.equal(joined.table("zoos").size, count);
+    await joined.close();
+    assert.ok(limits.length <= maxReads, `${limits}`);
+    const bytes = Math.max(...limits) * length;
+    assert.ok(bytes <= 10 * (1 << 20), `${limits}`);
+  }
+});
+
 test("a token of etcd that has expired is renewed; a wrong password is told", async (t) => {
   const gateway = new Gateway();
   const etcd = await gateway.listen(t);
