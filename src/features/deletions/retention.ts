@@ -65,7 +65,9 @@ export async function expire(
   kept: readonly Kept[],
   signal: AbortSignal,
 ): Promise<void> {
-  if (!await isClockTrusted(context, kept)) return;
+  const { isTrusted } = await context.store
+    .settle(() => compareClock(context, kept));
+  if (!isTrusted) return;
   for (const each of kept) {
     const { records, days, by } = each;
     const collection = records.collection.name;
@@ -85,17 +87,17 @@ export async function expire(
  * Compares the clock with the last look, and remembers this one. Of several
  * servers that share a store one looks, until it is gone.
  */
-async function isClockTrusted(
+async function compareClock(
   { store, now, log }: DeletionContext,
   kept: readonly Kept[],
-): Promise<boolean> {
+) {
   const { document } = store.table(retentionTable).get(1) ?? {};
   const tables = kept.map(({ records }) => records.table);
-  if (!document && tables.every(({ size }) => size === 0)) return false; // nothing is there
+  if (!document && tables.every(({ size }) => size === 0)) return { seq: 0 }; // nothing is there
   const shared = asShared(store);
   const server = shared?.serverId ?? "";
   const looking = String(document?.["server"] ?? server);
-  if (looking !== server && await shared?.isServed(looking)) return false;
+  if (looking !== server && await shared?.isServed(looking)) return { seq: 0 };
   const at = now();
   // A seed may be old, but the user of its first start is not.
   const all = [...tables, store.table("users")];
@@ -107,13 +109,13 @@ async function isClockTrusted(
   if (since !== null) log("error", describeLeap(hasLeapt ? leap : 0, since));
   const isSame = document !== undefined && !hasLeapt &&
     since === (document["since"] ?? null) && looking === server;
+  let seq = 0;
   if (!isSame || leap > dayMs / 2) {
     const row = { id: 1, at, since, server };
     const options = { allowWhenFull: true };
-    const seq = store.apply([["put", retentionTable, row]], 0, options);
-    await store.durable(seq);
+    seq = store.apply([["put", retentionTable, row]], 0, options);
   }
-  return since === null;
+  return { seq, isTrusted: since === null };
 }
 
 /** Describes a leap of the clock, in ms; 0 for one of before. */
@@ -159,32 +161,36 @@ async function expireOf(
   let count = 0;
   /** The id of a record to which very many refer, once all these references may be emptied. */
   let large: number | undefined;
-  const rows = table.frozen()[Symbol.iterator]();
-  let next = rows.next();
-  while (!next.done && !signal.aborted) {
-    const deadline = performance.now() + maxBatchMs;
-    let found: Row | undefined;
-    const seq = store.transact(0, (apply) => {
-      const applyAll = (mutations: readonly Mutation[]) =>
-        withMarks(mutations, mark, table, isExpired).forEach(apply);
-      for (; !next.done && performance.now() < deadline; next = rows.next()) {
-        const row = table.get(next.value.document.id);
-        if (!isExpired(row)) continue;
-        const mutations = planUnrequired(records, row);
-        if (mutations) {
-          applyAll(mutations);
-          count += Number(mutations.length > 0);
-          continue;
+  const rows: Iterator<Row, undefined> = table.frozen()[Symbol.iterator]();
+  /** The rows of a batch, with which it begins again if another server was first. */
+  const batch: (Row | undefined)[] = [];
+  const rowAt = (at: number) => batch[at] ??= rows.next().value;
+  while (rowAt(0) && !signal.aborted) {
+    const { at, deleted, found } = await store.settle(() => {
+      const deadline = performance.now() + maxBatchMs;
+      let at = 0;
+      let deleted = 0;
+      let found: Row | undefined;
+      const seq = store.transact(0, (apply) => {
+        for (; performance.now() < deadline; at++) {
+          const next = rowAt(at);
+          if (!next) return;
+          const row = table.get(next.document.id);
+          if (!isExpired(row)) continue;
+          const planned = planUnrequired(records, row);
+          if (!planned && large !== row.document.id) return void (found = row);
+          const mutations = planned ?? emptySome(records, row);
+          withMarks(mutations, mark, table, isExpired).forEach(apply);
+          if (planned) deleted += Number(planned.length > 0);
+          else if (mutations.length > 0) return; // the rest follows
         }
-        if (large !== row.document.id) found = row;
-        const some = found ? [] : emptySome(records, row);
-        applyAll(some);
-        if (found || some.length > 0) return; // the rest follows
-      }
-    }, { allowWhenFull: true });
-    await store.durable(seq);
+      }, { allowWhenFull: true });
+      return { seq, at, deleted, found };
+    });
+    count += deleted;
+    batch.splice(0, at);
     const isKept = found && !await mayEmptyAll(records, found, signal);
-    if (isKept) next = rows.next();
+    if (isKept) batch.shift();
     else large = found?.document.id ?? large;
     await setTimeout(pauseMs, undefined, { signal }).catch(() => {});
   }

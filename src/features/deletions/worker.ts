@@ -74,11 +74,7 @@ export class DeletionWorker {
   /** Deletes what has expired, unless that runs already. */
   #sweep(): void {
     const { signal } = this.#stopping;
-    const work = (): Promise<void> =>
-      expire(this.context, this.#kept, signal).catch((error) => {
-        if (errorCode(error) !== "overtaken" || signal.aborted) throw error;
-        return work(); // another server wrote meanwhile
-      });
+    const work = () => expire(this.context, this.#kept, signal);
     this.#sweeping ??= this.#attempt(work)
       .finally(() => this.#sweeping = undefined);
   }

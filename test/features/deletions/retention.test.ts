@@ -188,7 +188,7 @@ test("what has expired goes although a reference of it was emptied, which change
   assert.deepEqual(ids("loans"), [5]);
 });
 
-test("a server deletes what has expired although another one wrote just before", async (t) => {
+test("a server deletes what has expired although another one writes before each batch, and counts all of it", async (t) => {
   const gateway = new Gateway();
   const folder = await temporaryFolder();
   const etcd = await gateway.listen(t);
@@ -211,24 +211,33 @@ test("a server deletes what has expired although another one wrote just before",
     const reading = { id, value: 1, taken_at, ...times };
     await commit(other, [["put", "readings", reading]], 0);
   };
-  await write(1, 91);
+  const expired = 12;
+  for (let id = 1; id <= expired; id++) await write(id, 91);
   await store.confirm(true);
+  // So a batch has few records.
+  let readings = 0;
+  const now = performance.now.bind(performance);
+  t.mock.method(performance, "now", () => now() + readings++ / 2);
+  let attempts = 0;
   let overtaken = 0;
   gateway.delayOf = async (path, { success: [log] = [] }) => {
     const { value = "" } = log?.request_put ?? {};
     const text = Buffer.from(value, "base64").toString();
     const isSweep = path === "kv/txn" && /_retention|"del"/.test(text);
-    if (isSweep && overtaken < 2) await write(2 + overtaken++, 1);
+    if (isSweep && attempts++ % 2 === 0) {
+      await write(expired + ++overtaken, 1);
+    }
   };
   const own = (name: string) => recordsOf(store, api, name);
   const records = own("readings");
+  const logged: unknown[] = [];
   const worker = new DeletionWorker({
     declaration: api,
     store,
     records: recordsOf(store, api, tasks(api.roles)),
     recordsOf: own,
     now: () => today,
-    log: () => {},
+    log: (...line) => void logged.push(line),
   }, [{ records, days: 90, by: "taken_at" }]);
   t.after(async () => {
     await worker.stop();
@@ -236,10 +245,15 @@ test("a server deletes what has expired although another one wrote just before",
     await removeFolder(folder);
   });
   await worker.start();
-  const { table } = records;
-  while (table.get(1)) await new Promise((resolve) => setTimeout(resolve, 5));
-  assert.equal(overtaken, 2);
-  assert.ok(table.get(2));
+  while (logged.length === 0) {
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+  const fields = { collection: "readings", days: 90, by: "taken_at" };
+  assert.deepEqual(logged, [
+    ["info", "deleted what had expired", { ...fields, count: expired }],
+  ]);
+  assert.ok(overtaken > 2);
+  assert.equal(records.table.size, overtaken);
 });
 
 test("ended tasks go after seven days", async (t) => {
