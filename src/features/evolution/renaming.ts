@@ -53,7 +53,7 @@ export function rememberDeclaration(
     // The name under which its data is stored.
     const former = [hint, latest].find((each) =>
       each !== undefined && !loaded.has(each) &&
-      (names.has(each) || isStored(each, store))
+      (names.has(each) || wasStored(each, store))
     );
     if (former === undefined) {
       // It was hidden, and nothing is stored: its next values are still its.
@@ -311,6 +311,11 @@ function isStored(name: string, { tables }: Pick<Store, "tables">): boolean {
   const [table = "", property = "id"] = name.split(".");
   return tables.get(table)?.rows()
     .some(({ document }) => Object.hasOwn(document, property)) ?? false;
+}
+
+/** Returns whether anything is stored under a name, or a record of a collection ever was: its ids are never given again. */
+function wasStored(name: string, store: Pick<Store, "tables">): boolean {
+  return isStored(name, store) || Number(store.tables.get(name)?.lastId) > 0;
 }
 
 /** Returns what is remembered after a renaming; renaming a collection changes the names of its properties too. */

@@ -522,6 +522,26 @@ test("a collection is not renamed to one with hidden records", async (t) => {
   assert.deepEqual(await open([shelves, racks]), { a: "1" });
 });
 
+test("an emptied collection that is renamed after it was left out gives no id again", async (t) => {
+  const { serve } = await library(t);
+  const title = "title: string({ maxLength: 20 })";
+  let server = await serve(books(title), loans);
+  await post(server, "/v1/books", { title: "Faust" });
+  const token = await server.signIn();
+  await server.request("DELETE", "/v1/books/1", { token });
+  await server.end();
+  const without = loans.replace('book_id: reference("books"), ', "");
+  await (await serve(without)).end();
+  const tomes = books(title, 'renamed: "books",').replace('"books"', '"tomes"');
+  server = await serve(tomes, without);
+  assert.match(server.output(), /tomes was books/);
+  assert.doesNotMatch(server.output(), /"error"/);
+  await post(server, "/v1/tomes", { title: "Emma" });
+  const { body } = await server.request("GET", "/v1/tomes");
+  assert.deepEqual(body.map(({ id }: { id: number }) => id), [2]);
+  assert.equal((await server.request("GET", "/v1/tomes/1")).status, 410);
+});
+
 test("records for which the check throws do not fit", async (t) => {
   const { open } = await stores(t);
   const shelves = shelf({ a: optional(string({ maxLength: 9 })) });
