@@ -17,6 +17,7 @@ import { localOperator } from "./operator.ts";
 import { recordsOf } from "./records/local.ts";
 import { importedValues, ownerOfImported } from "./records/imported.ts";
 import type { Records } from "./records/records.ts";
+import { isUnfinished, type Task } from "./tasks/tasks.ts";
 
 /** More names and arrays than fit into a string: an operator may load any seed. */
 const maxNames = 1e9;
@@ -36,7 +37,11 @@ export function seedEmptyStore(
     lastId > 0 && !name.startsWith("_") &&
     !reservedCollectionNames.includes(name)
   );
-  return isUsed ? { seq: store.seq } : loadSeed(store, declaration, text);
+  const isAwaited = store.tables.get("tasks")?.rows() // an import is to fill it
+    .some(({ document }) => isUnfinished(document as Task));
+  return isUsed || isAwaited
+    ? { seq: store.seq }
+    : loadSeed(store, declaration, text);
 }
 
 /**

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import { vocabulary } from "../../src/cli/declaration/checked-vocabulary.ts";
 import { tablesOf } from "../../src/api/routes.ts";
-import { loadSeed } from "../../src/api/seed.ts";
+import { loadSeed, seedEmptyStore } from "../../src/api/seed.ts";
 import { withCheckedRule } from "../../src/cli/declaration/checked-rule.ts";
 import { apiOf, sample } from "../collections.ts";
 import { recordsOf } from "../../src/api/records/local.ts";
@@ -82,6 +82,27 @@ test("the sample records fill every collection with varied data", async () => {
     animals.map((animal: { species: string }) => animal.species),
   );
   assert.ok(species.size >= 40);
+});
+
+test("a store that an import is to fill is not empty", async () => {
+  const store = await openStore({
+    folder: join(folder, String(++stores)),
+    tables: [...tablesOf(sample, []), { name: "tasks" }],
+  });
+  const seed = () =>
+    seedEmptyStore(store, sample, JSON.stringify({ zoos: [zoo] }));
+  try {
+    for (const status of ["queued", "running"]) {
+      store.apply([["put", "tasks", { id: 1, status }]], 0);
+      assert.equal(seed().seq, store.seq);
+      assert.equal(store.table("zoos").lastId, 0);
+    }
+    store.apply([["put", "tasks", { id: 1, status: "failed" }]], 0);
+    await store.durable(seed().seq);
+    assert.equal(store.table("zoos").size, 1);
+  } finally {
+    await store.close();
+  }
 });
 
 test("a record without an id gets the next one", async () => {
