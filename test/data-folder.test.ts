@@ -213,7 +213,7 @@ test("a damaged folder is refused unchanged, repaired with a copy, and then serv
   await assert.rejects(start({ folder }), (error) => {
     assert.match(String(error), /wal-1\.jsonl is damaged.*line 7/);
     for (const words of ["repair --dry-run", "repair"]) {
-      const typed = `"zoo-api ${words} --data-dir ${folder}"`;
+      const typed = `"zoo-api ${words} --data-dir '${folder}'"`;
       assert.ok(String(error).includes(typed), String(error));
     }
     return true;
@@ -250,6 +250,60 @@ test("a damaged folder is refused unchanged, repaired with a copy, and then serv
 
   const again = await runHere(["repair", "--data-dir", folder]);
   assert.equal(again.stdout, "there was nothing to repair\n");
+});
+
+test("a repair without the declaration of the folder gives no id twice, and the folder stays that of its API", async (t) => {
+  const top = await temporaryFolder();
+  t.after(() => removeFolder(top));
+  const COLLECTIONS = join(top, "garden.mjs");
+  await writeFile(
+    COLLECTIONS,
+    `const access = { read: "anyone", write: "keeper", delete: "keeper" };
+    const of = { access, properties: {} };
+    export default ({ collection }) => ({ collections: [
+      collection({ name: "beds", singular: "bed", ...of }),
+      collection({ name: "plants", singular: "plant", ...of }),
+    ] });`,
+  );
+  const folder = join(top, "store");
+  const create = async (folder: string, ...names: string[]) => {
+    const server = await startHere({ folder, env: { COLLECTIONS } });
+    const token = await server.signIn();
+    const created = [];
+    for (const name of names) {
+      const path = `/v1/${name}`;
+      created.push(await server.request("POST", path, { token, json: {} }));
+    }
+    assert.equal(await server.end(), 0);
+    return created.map(({ body }) => body.id);
+  };
+  const ids = await create(folder, "beds", "plants", "plants", "plants");
+  assert.deepEqual(ids, [1, 1, 2, 3]);
+  const file = join(folder, "wal-1.jsonl");
+  const lines = (await readFile(file, "utf8")).split("\n");
+  const damaged = lines.map((line) =>
+    line.includes('["put","plants"') ? line.replace("_at", "_it") : line
+  );
+  await writeFile(file, damaged.join("\n"));
+  for (
+    const [name, other] of [["sample", ""], ["missing", join(top, "no.js")]]
+  ) {
+    const copy = join(top, name ?? "");
+    await cp(folder, copy, { recursive: true });
+    const env = { COLLECTIONS: other ?? "", DATA_DIR: copy };
+    const { stdout, stderr, code } = await runHere(["repair"], { env });
+    assert.equal(code, 0, stderr);
+    assert.match(
+      stdout,
+      /\nlost records: 3\n {2}plants\/1\n {2}plants\/2\n {2}plants\/3\nrecords were not validated: /,
+    );
+    await assert.rejects(
+      start({ folder: copy }),
+      /the data folder has beds, plants, but the declaration has zoos, /,
+    );
+    const [id] = await create(copy, "plants");
+    assert.ok(Number(id) > 3, `${id}`);
+  }
 });
 
 test("a repair and a check list the first twenty records with dangling references", async (t) => {

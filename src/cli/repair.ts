@@ -15,6 +15,7 @@ import {
 } from "./read.ts";
 import {
   type IdProperty,
+  rememberedNames,
   type Salvage,
   salvageFolder,
 } from "./recovery/salvage.ts";
@@ -157,10 +158,7 @@ async function repairCommand(settings: CommandSettings): Promise<number> {
   }
   // A repair must be possible without the declaration.
   const api = await loadApi().catch(() => undefined);
-  const options = api
-    ? { tables: tablesOf(api, []), idProperties: idPropertiesOf(api) }
-    : {};
-  const { text, isNeeded } = await planRepair(settings, options, api);
+  const { text, isNeeded, options } = await planRepair(settings, api);
   if (!isNeeded) {
     await print(text);
     return 0;
@@ -191,12 +189,21 @@ function idPropertiesOf(api: ApiDeclaration): IdProperty[] {
   );
 }
 
+/** What a repair is going to do. */
+interface Plan {
+  readonly text: string;
+  readonly isNeeded: boolean;
+  readonly options: Parameters<typeof repairStore>[1];
+}
+
 /** Describes what a repair would lose, or that there is nothing to repair. */
 async function planRepair(
   settings: CommandSettings,
-  options: Parameters<typeof repairStore>[1],
   api: ApiDeclaration | undefined,
-): Promise<{ readonly text: string; readonly isNeeded: boolean }> {
+): Promise<Plan> {
+  const options = api
+    ? { tables: tablesOf(api, []), idProperties: idPropertiesOf(api) }
+    : {};
   const { salvage, unused = [] } = await repairStore(settings.dataDir, {
     ...options,
     isDryRun: true,
@@ -205,13 +212,28 @@ async function planRepair(
     const reason = unused.length > 0 ? `: ${unusedFiles}` : "";
     const text = describeFaults(unused) +
       `there was nothing to repair${reason}\n`;
-    return { text, isNeeded: false };
+    return { text, isNeeded: false, options };
+  }
+  if (api && isOther(api, salvage)) {
+    return await planRepair(settings, undefined);
   }
   const text = describeLosses(salvage) +
     (api
       ? await describeMisfits(settings, api, salvage.tables)
-      : "records were not validated: the declaration cannot be loaded\n");
-  return { text, isNeeded: true };
+      : "records were not validated: that needs the declaration of this folder, which --collections names\n");
+  return { text, isNeeded: true, options };
+}
+
+/** Returns whether an API has none of the collections that a store remembers. */
+function isOther(
+  { collections }: ApiDeclaration,
+  { tables }: Salvage,
+): boolean {
+  const remembered = rememberedNames(tables);
+  return remembered.length > 0 &&
+    !collections.some(({ name, renamed = name }) =>
+      remembered.includes(name) || remembered.includes(renamed)
+    );
 }
 
 /** Lists the damage and, as far as possible, what is lost. */

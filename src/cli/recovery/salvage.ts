@@ -17,6 +17,7 @@
 import type { Buffer } from "node:buffer";
 import { join } from "node:path";
 import { crc32 } from "node:zlib";
+import { declarationTable } from "../../api/declaration/remembered.ts";
 import { type Fault, StoreError } from "../../store/error.ts";
 import { type OpenFile, readLines, withFile } from "../../store/log/files.ts";
 import { generationOf, snapshotsAmong } from "../../store/log/folder.ts";
@@ -29,7 +30,9 @@ import {
 } from "../../store/log/format.ts";
 import { PackedRow } from "../../store/memory/packed-row.ts";
 import {
+  getOrCreateTable,
   restoreCounters,
+  type Table,
   type TableDeclaration,
   Tables,
 } from "../../store/memory/table.ts";
@@ -168,9 +171,16 @@ export interface IdProperty {
   readonly target: string;
 }
 
+/** Returns the names of the collections that a store remembers; none if that line is not readable. */
+export function rememberedNames(tables: ReadonlyMap<string, Table>): string[] {
+  const { document } = tables.get(declarationTable)?.get(1) ?? {};
+  return Object.keys(Object(document?.["names"]))
+    .filter((name) => !name.includes("."));
+}
+
 /**
- * Reads a damaged folder. The declared tables exist even if none of their records
- * is readable.
+ * Reads a damaged folder. The tables that are declared or that it remembers exist
+ * even if none of their records is readable.
  */
 export async function salvageFolder(
   { faults, fileNames, folder, marker, options }: FolderScan,
@@ -195,6 +205,7 @@ export async function salvageFolder(
     });
   }
   const { damagedRecords, damagedTransactions, tables } = salvage;
+  for (const name of rememberedNames(tables)) getOrCreateTable(tables, name);
   salvage.storeId ||= marker?.store ?? "";
   const marked = marker?.store === salvage.storeId ? marker.seq : 0;
   salvage.seq = Math.max(salvage.seq + damagedTransactions, marked);

@@ -280,9 +280,9 @@ function refuse({ folder, faults, seq }: FolderScan, fault: Fault): never {
     "damaged",
     `Cannot open ${folder}: ${file} is damaged (${place}: ${message}); the ` +
       `last good sequence is ${seq}. Nothing was changed. ` +
-      `"zoo-api repair --dry-run --data-dir ${folder}" shows what a repair ` +
-      `would lose; "zoo-api repair --data-dir ${folder}" makes the store ` +
-      "usable again and keeps a copy of every file",
+      `"zoo-api repair --dry-run --data-dir '${folder}'" shows what a repair ` +
+      `would lose; "zoo-api repair --data-dir '${folder}'" makes the store ` +
+      "usable again and keeps a copy of every file; add --collections as for the server",
     { fault },
   );
 }
