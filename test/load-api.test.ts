@@ -135,8 +135,12 @@ test("a file that Node.js reads as a script is reported with what to do", async 
   }
 });
 
-test("the line of a mistake is known also below a folder with a space", async () => {
+test("the line of a mistake is known also below a folder with a space, and a command can be copied", async () => {
   await mkdir(join(folder, "my own"));
+  const unfinished = await write("my own/it's.mjs", "export default (");
+  await assert.rejects(loadApi(unfinished), {
+    message: RegExp(`"node --check '${folder}/my own/it'\\\\''s.mjs'" shows`),
+  });
   const file = await write("my own/api.mjs", "\n\nundeclared();");
   const message = `${file}:3: undeclared is not defined`;
   await assert.rejects(loadApi(file), { message });

@@ -155,7 +155,7 @@ async function compareFolder(
     throw new StoreError(
       "not-empty",
       `The folder ${folder} holds a store, and etcd has none under ${prefix}: ` +
-        'copy it with "zoo-api copy", or name another folder with --data-dir',
+        'copy it with "zoo-api copy --from FOLDER --to STORE", or name another folder with --data-dir',
     );
   }
   if (last === undefined || last === prefix && !isNew) return undefined;

@@ -7,6 +7,7 @@ import { errorCode, errorText } from "../../store/error.ts";
 import { isNoSpaceError } from "../../store/log/files.ts";
 import { CommandError, UsageError } from "../../usage.ts";
 import { print } from "../output.ts";
+import { inShell } from "./load-file.ts";
 
 export const commands: Commands = { init: [1, init] };
 
@@ -97,6 +98,6 @@ async function init(
     });
   await print(
     `wrote ${path}, and ${found} ${types} for editors; to serve it:\n` +
-      `  zoo-api --collections ${path}\n`,
+      `  zoo-api --collections ${inShell(path)}\n`,
   );
 }

@@ -89,6 +89,12 @@ async function watch<Result>(load: () => Promise<Result>): Promise<Result> {
   }
 }
 
+/** Returns a path as one word of a shell's command. */
+export function inShell(path: string): string {
+  const quoted = path.replaceAll("'", String.raw`'\''`);
+  return /^[\w./+-]+$/.test(path) ? path : `'${quoted}'`;
+}
+
 /** Returns why a file cannot be loaded; begins with the line of the error if that is known. */
 function explain(error: unknown, path: string): string {
   if (errorCode(error) === "ERR_UNKNOWN_FILE_EXTENSION") {
@@ -110,7 +116,7 @@ function explain(error: unknown, path: string): string {
     const advice = isScript
       ? '; Node.js reads it as a script: name it .mjs, or set "type": "module" in its package.json'
       : error instanceof SyntaxError && Number.isNaN(line)
-      ? `; "node --check ${path}" shows where`
+      ? `; "node --check ${inShell(path)}" shows where`
       : "";
     const place = Number.isNaN(line) ? "" : `:${line}`;
     return `${place}: ${message}${advice}`;

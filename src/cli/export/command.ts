@@ -126,7 +126,9 @@ async function refuseExisting(
     .find((file) => found.includes(file));
   if (existing === undefined) return;
   throw new CommandError(
-    `${join(folder, existing)} exists already: nothing was exported`,
+    `${
+      join(folder, existing)
+    } exists already: nothing was exported; name another folder`,
   );
 }
 

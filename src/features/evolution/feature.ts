@@ -16,7 +16,7 @@ import {
 import { reservedCollectionNames } from "../../api/declaration/reserved-names.ts";
 import type { Feature } from "../../api/feature.ts";
 import "../../store/memory/exchange.ts";
-import { sizeOf } from "../../store/memory/limit.ts";
+import { advice, sizeOf } from "../../store/memory/limit.ts";
 import type { Mutation, Store } from "../../store/store.ts";
 import { CommandError } from "../../usage.ts";
 import { rememberDeclaration } from "./renaming.ts";
@@ -83,7 +83,7 @@ function requireRoom(
   if (memory.used + neededBytes < memory.limit * 8 / 7) return;
   throw new CommandError(
     "cannot open the store: with this declaration more records change than there is memory for; nothing was changed: " +
-      'start once with more, with NODE_OPTIONS="--max-old-space-size=N" (in MiB)',
+      `for one start, ${advice}`,
   );
 }
 

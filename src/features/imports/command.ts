@@ -180,7 +180,7 @@ async function sourcesIn(
   const part = files.find((file) => file.endsWith(".ndjson.part"));
   if (part !== undefined) {
     throw new CommandError(
-      `${folder}/${part} is what is left of an export that was interrupted: export again, or remove it`,
+      `${folder}/${part} is what is left of an export that was interrupted, so the folder is not whole: export again, into another folder`,
     );
   }
   const sources = files.filter((file) => file.endsWith(".ndjson")).sort()

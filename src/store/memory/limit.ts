@@ -78,7 +78,7 @@ export function requireHeap(bytes = heapBytes()): void {
 
 /** What helps when the memory is full. */
 export const advice =
-  'give it more with NODE_OPTIONS="--max-old-space-size=N" (in MiB), and a machine or container with at least 96 MiB beside that';
+  "give it more with --max-old-space-size=N (in MiB) in the command that starts Node.js if it is there, otherwise in NODE_OPTIONS, and a machine or container with at least 96 MiB beside that";
 
 /** Formats a number of bytes in MiB. */
 function megabytes(bytes: number): string {

@@ -410,7 +410,7 @@ test("a folder that lacks a file of an export, or has a part of one, is not take
   assert.equal(refused.code, 1);
   assert.equal(
     refused.stderr,
-    `zoo-api: ${part} is what is left of an export that was interrupted: export again, or remove it\n`,
+    `zoo-api: ${part} is what is left of an export that was interrupted, so the folder is not whole: export again, into another folder\n`,
   );
   await rm(part);
   const { code, stdout, stderr } = await runHere(words);
