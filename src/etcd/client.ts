@@ -416,14 +416,21 @@ const advices = [
   ["unable to get", ownAuthority],
   ["user name is empty", "set ETCD_USER and ETCD_PASSWORD"],
   [
+    "permission denied",
+    "grant the user of ETCD_USER a role with readwrite on all keys that begin with the prefix in STORE",
+  ],
+  [
     databaseFull,
     'compact and defragment etcd, raise its quota, then run "etcdctl alarm disarm"',
   ],
 ] as const;
 
 function describe(cause: unknown): string {
-  if (errorCode(cause) === "ABORT_ERR") return "no answer in time";
   const text = errorText(cause).slice(0, 200).trim();
+  // The latter within an answer.
+  if (errorCode(cause) === "ABORT_ERR" || text === "aborted") {
+    return "no answer in time";
+  }
   const [, advice] = advices.find(([reported]) => text.includes(reported)) ??
     [];
   return advice ? `${text}: ${advice}` : text;

@@ -40,9 +40,9 @@ import type { EtcdClient, KeyRange, KeyValue } from "./client.ts";
 /** etcd accepts requests of 1.5 MiB by default. */
 export const maxValueBytes = 1 << 20;
 
-/** The length of all batches that are read at once, unless they are longer than those before. */
-const maxReadBytes = 8 * maxValueBytes;
-/** The most batches that are read at once: they may be longer. */
+/** Batches that are read at once, however long they are. */
+const batchesPerRead = 8;
+/** The most batches that are read at once, if those before were short: a slow network may not bring so many long ones in time. */
 const maxBatchesPerRead = 64;
 
 type Kind = "log" | "snapshot" | "parts";
@@ -225,11 +225,15 @@ export async function* readLog(
     const seq = seqOf(head);
     if (seq >= seqOf(to)) throw refuse("head");
     if (next.length === 0) {
+      const all = rangeOf("log", seq + 1);
       const limit = Math.min(
-        Math.ceil(maxReadBytes / longest),
+        Math.ceil(batchesPerRead * maxValueBytes / longest),
         maxBatchesPerRead,
       );
-      next = await client.get(rangeOf("log", seq + 1), limit);
+      next = await client.get(all, limit).catch((error) => {
+        if (limit <= batchesPerRead) throw error;
+        return client.get(all, batchesPerRead);
+      });
       longest = Math.max(...next.map(({ value }) => value.length));
     }
     const found = next.shift();

@@ -56,6 +56,8 @@ export type Fault =
   | "late"
   /** It is not carried out, and nothing is ever answered. */
   | "silent"
+  /** It is not carried out, and its answer never ends. */
+  | "endless"
   /** A proxy answers instead. */
   | "html"
   | "other"
@@ -246,6 +248,7 @@ export class Gateway {
     if (path === "auth/authenticate") return this.#signIn(body, response);
     if (fault === "broken") return void request.socket.destroy();
     if (fault === "silent") return;
+    if (fault === "endless") return void response.write('{"header":');
     if (
       this.user && request.headers.authorization !== `token-${this.#tokens}`
     ) {

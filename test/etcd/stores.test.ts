@@ -366,6 +366,24 @@ test("a log of many short batches is read in a few calls, and one of long batche
   }
 });
 
+test("long batches after short ones are read in parts if they do not arrive at once", async (t) => {
+  const gateway = new Gateway();
+  const etcd = await gateway.listen(t);
+  const store = await open(t, etcd);
+  for (let each = 0; each < 20; each++) await add(store, "short");
+  await store.close();
+  const limits: number[] = [];
+  gateway.faultOf = (_path, { limit = 0 }) => {
+    limits.push(Number(limit));
+    return Number(limit) > 8
+      ? { status: 400, text: '{"code":3,"message":"too much"}' }
+      : undefined;
+  };
+  const joined = await open(t, etcd);
+  assert.equal(joined.table("zoos").size, 20);
+  assert.ok(Math.max(...limits) > 8, `${limits}`);
+});
+
 test("a token of etcd that has expired is renewed; a wrong password is told", async (t) => {
   const gateway = new Gateway();
   const etcd = await gateway.listen(t);
@@ -883,9 +901,17 @@ test("an etcd that refuses each transaction, or never answers, or asks for a use
       /^etcd: it refuses a write although nothing changed; nothing was changed$/,
     ],
     ["silent", /^etcd: no answer in time; /],
+    ["endless", /^etcd: no answer in time; /],
     [
       { status: 400, text: '{"code":3,"message":"user name is empty"}' },
       /user name is empty: set ETCD_USER and ETCD_PASSWORD; /,
+    ],
+    [
+      {
+        status: 403,
+        text: '{"code":7,"message":"etcdserver: permission denied"}',
+      },
+      /permission denied: grant the user of ETCD_USER a role with readwrite on /,
     ],
   ];
   for (const [fault, message] of cases) {
