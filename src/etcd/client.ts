@@ -14,7 +14,6 @@ import { Buffer } from "node:buffer";
 import { type IncomingMessage, request } from "node:http";
 import { request as requestWithTls } from "node:https";
 import { performance } from "node:perf_hooks";
-import { text as readText } from "node:stream/consumers";
 import { setTimeout as delay } from "node:timers/promises";
 import { errorCode, errorText, StoreError } from "../store/error.ts";
 import type { EtcdOptions } from "../store/shared.ts";
@@ -49,6 +48,8 @@ class Refusal extends Error {
 const canceled = 1; // also by a node that stops
 const unknown = 2;
 const deadlineExceeded = 4;
+const exhausted = 8;
+const outOfRange = 11;
 const unimplemented = 12;
 const unavailable = 14;
 const unauthenticated = 16;
@@ -64,6 +65,12 @@ const harmlessErrors =
 const databaseFull = "space exceeded";
 
 const minAttemptMs = 500;
+
+/** The longest answer, as text: eight of the longest values in base64, and what is around them. */
+const maxAnswerLength = 12 << 20;
+
+/** The text of the error if an answer is longer. */
+export const tooLong = "its answer is too long";
 
 interface RawKeyValue {
   readonly key: string;
@@ -207,7 +214,8 @@ export class EtcdClient {
       const [endpoint] = this.#endpoints;
       try {
         return { ...await this.#ask(path, text, signal), isRepeated };
-      } catch (error) {
+      } catch (cause) {
+        const error = signal.aborted ? new Error("no answer in time") : cause;
         const code = error instanceof Refusal ? error.code : unavailable;
         const isSignedOut = code === unauthenticated ||
           /auth store is old|user name is empty/.test(errorText(error));
@@ -220,7 +228,10 @@ export class EtcdClient {
           this.#endpoints.push(...this.#endpoints.splice(0, 1));
         }
         if (leftMs < timeoutMs * 0.3 || !isUncertain && !isSignedOut) {
-          throw etcdError(error, isRepeated ? undefined : codeOf(error));
+          const isFull = code === exhausted &&
+            errorText(error).includes(databaseFull);
+          const kind = isFull ? "disk-full" : "unreachable";
+          throw etcdError(error, isRepeated ? undefined : kind);
         }
         // A pause after each round.
         if (attempt % this.#endpoints.length === 0) await delay(100);
@@ -232,7 +243,11 @@ export class EtcdClient {
   async #ask(path: string, body: string, signal: AbortSignal) {
     const [endpoint] = this.#endpoints;
     const response = await this.#send(path, body, signal);
-    const text = await readText(response);
+    let text = "";
+    for await (const part of response.setEncoding("utf8")) {
+      text += part;
+      if (text.length > maxAnswerLength) throw new Refusal(outOfRange, tooLong);
+    }
     try {
       return parseAnswer(text, this.#options.prefix);
     } catch (error) {
@@ -384,11 +399,6 @@ export class Lease {
   }
 }
 
-/** Returns the code for an error after which nothing was changed. */
-function codeOf(error: unknown) {
-  return errorText(error).includes(databaseFull) ? "disk-full" : "unreachable";
-}
-
 /** Returns an error that says whether anything was changed, with the first 200 characters of its cause: a proxy may send a page. */
 export function etcdError(
   cause: unknown,
@@ -427,10 +437,6 @@ const advices = [
 
 function describe(cause: unknown): string {
   const text = errorText(cause).slice(0, 200).trim();
-  // The latter within an answer.
-  if (errorCode(cause) === "ABORT_ERR" || text === "aborted") {
-    return "no answer in time";
-  }
   const [, advice] = advices.find(([reported]) => text.includes(reported)) ??
     [];
   return advice ? `${text}: ${advice}` : text;

@@ -21,7 +21,7 @@
  */
 
 import { Buffer } from "node:buffer";
-import { StoreError } from "../store/error.ts";
+import { errorText, StoreError } from "../store/error.ts";
 import type { ReadableFile } from "../store/log/files.ts";
 import { randomName, type StoreFolder } from "../store/log/folder.ts";
 import {
@@ -35,14 +35,19 @@ import {
 } from "../store/log/format.ts";
 import { restoreCounters, Tables } from "../store/memory/table.ts";
 import { applyTo, type FolderScanOptions } from "../store/recovery/scan.ts";
-import type { EtcdClient, KeyRange, KeyValue } from "./client.ts";
+import {
+  type EtcdClient,
+  type KeyRange,
+  type KeyValue,
+  tooLong,
+} from "./client.ts";
 
 /** etcd accepts requests of 1.5 MiB by default. */
 export const maxValueBytes = 1 << 20;
 
 /** Batches that are read at once, however long they are. */
 const batchesPerRead = 8;
-/** The most batches that are read at once, if those before were short: a slow network may not bring so many long ones in time. */
+/** The most batches that are read at once, if those before were short. */
 const maxBatchesPerRead = 64;
 
 type Kind = "log" | "snapshot" | "parts";
@@ -231,7 +236,7 @@ export async function* readLog(
         maxBatchesPerRead,
       );
       next = await client.get(all, limit).catch((error) => {
-        if (limit <= batchesPerRead) throw error;
+        if (!errorText(error).includes(tooLong)) throw error;
         return client.get(all, batchesPerRead);
       });
       longest = Math.max(...next.map(({ value }) => value.length));
