@@ -15,8 +15,9 @@ import { type IncomingMessage, request } from "node:http";
 import { request as requestWithTls } from "node:https";
 import { performance } from "node:perf_hooks";
 import { setTimeout as delay } from "node:timers/promises";
-import { errorCode, errorText, StoreError } from "../store/error.ts";
+import { errorCode, errorText } from "../store/error.ts";
 import type { EtcdOptions } from "../store/shared.ts";
+import { etcdError, kindOf } from "./errors.ts";
 
 /** A key with its value. */
 export interface KeyValue {
@@ -48,7 +49,6 @@ class Refusal extends Error {
 const canceled = 1; // also by a node that stops
 const unknown = 2;
 const deadlineExceeded = 4;
-const exhausted = 8;
 const outOfRange = 11;
 const unimplemented = 12;
 const unavailable = 14;
@@ -60,9 +60,6 @@ const uncertainCodes = [canceled, unknown, deadlineExceeded, unavailable];
 /** The errors after which etcd has not carried out the call. */
 const harmlessErrors =
   /no leader|ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|certificate|before secure TLS|EPROTO/;
-
-/** The text of etcd's error if its database has reached the quota; other errors have the same code. */
-const databaseFull = "space exceeded";
 
 const minAttemptMs = 500;
 
@@ -228,10 +225,7 @@ export class EtcdClient {
           this.#endpoints.push(...this.#endpoints.splice(0, 1));
         }
         if (leftMs < timeoutMs * 0.3 || !isUncertain && !isSignedOut) {
-          const isFull = code === exhausted &&
-            errorText(error).includes(databaseFull);
-          const kind = isFull ? "disk-full" : "unreachable";
-          throw etcdError(error, isRepeated ? undefined : kind);
+          throw etcdError(error, isRepeated ? undefined : kindOf(error, code));
         }
         // A pause after each round.
         if (attempt % this.#endpoints.length === 0) await delay(100);
@@ -243,11 +237,7 @@ export class EtcdClient {
   async #ask(path: string, body: string, signal: AbortSignal) {
     const [endpoint] = this.#endpoints;
     const response = await this.#send(path, body, signal);
-    let text = "";
-    for await (const part of response.setEncoding("utf8")) {
-      text += part;
-      if (text.length > maxAnswerLength) throw new Refusal(outOfRange, tooLong);
-    }
+    const text = await readAnswer(response);
     try {
       return parseAnswer(text, this.#options.prefix);
     } catch (error) {
@@ -301,6 +291,15 @@ export class EtcdClient {
       ...end && { range_end: toBase64(prefix + end) },
     };
   }
+}
+
+async function readAnswer(response: IncomingMessage): Promise<string> {
+  let text = "";
+  for await (const part of response.setEncoding("utf8")) {
+    text += part;
+    if (text.length > maxAnswerLength) throw new Refusal(outOfRange, tooLong);
+  }
+  return text;
 }
 
 /**
@@ -397,49 +396,6 @@ export class Lease {
     this.id = ID;
     return false;
   }
-}
-
-/** Returns an error that says whether anything was changed, with the first 200 characters of its cause: a proxy may send a page. */
-export function etcdError(
-  cause: unknown,
-  code: "disk-full" | "unreachable" | "outcome-unknown" = "outcome-unknown",
-): StoreError {
-  const end = code === "outcome-unknown"
-    ? "the write may have been carried out"
-    : "nothing was changed";
-  return new StoreError(
-    code,
-    `etcd: ${describe(cause)}; ${end}`,
-    { cause },
-  );
-}
-
-const withoutTls = "etcd:// is for a port without TLS";
-const ownAuthority = "NODE_EXTRA_CA_CERTS names the file of your own authority";
-
-/** The advice about some of etcd's errors. */
-const advices = [
-  ["before secure TLS", withoutTls],
-  ["EPROTO", withoutTls],
-  ["self-signed certificate", ownAuthority],
-  ["unable to verify", ownAuthority],
-  ["unable to get", ownAuthority],
-  ["user name is empty", "set ETCD_USER and ETCD_PASSWORD"],
-  [
-    "permission denied",
-    "grant the user of ETCD_USER a role with readwrite on all keys that begin with the prefix in STORE",
-  ],
-  [
-    databaseFull,
-    'compact and defragment etcd, raise its quota, then run "etcdctl alarm disarm"',
-  ],
-] as const;
-
-function describe(cause: unknown): string {
-  const text = errorText(cause).slice(0, 200).trim();
-  const [, advice] = advices.find(([reported]) => text.includes(reported)) ??
-    [];
-  return advice ? `${text}: ${advice}` : text;
 }
 
 export function toBase64(value: Uint8Array | string): string {

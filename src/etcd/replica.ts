@@ -12,12 +12,8 @@ import { getOrCreateTable } from "../store/memory/table.ts";
 import type { Logger, StoreLimits } from "../store/options.ts";
 import type { Memory } from "../store/memory/limit.ts";
 import type { TransactionQueue } from "../store/queue.ts";
-import {
-  type EtcdClient,
-  etcdError,
-  type KeyValue,
-  type Lease,
-} from "./client.ts";
+import type { EtcdClient, KeyValue, Lease } from "./client.ts";
+import { etcdError } from "./errors.ts";
 import {
   applyBatch,
   divergedError,
