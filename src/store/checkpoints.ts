@@ -67,12 +67,10 @@ export class Checkpoints {
   run(): Promise<void> {
     return this.#running ??= this.#write().catch((error) => {
       const { closing, limits, log } = this.#context;
-      const now = performance.now();
-      // Once, however often a full disk tries it again.
-      if (!closing.signal.aborted && now >= this.#retryAt) {
+      this.#retryAt = performance.now() + limits.checkpointRetryMs;
+      if (!closing.signal.aborted) {
         log("error", `Cannot write a snapshot: ${errorText(error)}`);
       }
-      this.#retryAt = now + limits.checkpointRetryMs;
       throw error;
     }).finally(() => {
       this.#running = undefined;

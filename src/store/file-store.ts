@@ -104,8 +104,8 @@ function noticesOf(
   const replaced = fileNames.find((name) => name.startsWith("damaged-"));
   if (replaced !== undefined) {
     notices.push(
-      `The folder was repaired: "zoo-api check" lists records that no ` +
-        `longer fit; delete ${replaced} once they are corrected`,
+      `The folder was repaired: correct the records that "zoo-api check" ` +
+        `lists, if any, then delete ${replaced}`,
     );
   }
   if (tornWrite !== undefined) {

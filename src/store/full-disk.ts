@@ -8,7 +8,7 @@ import { Buffer } from "node:buffer";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import type { StoreContext } from "./checkpoints.ts";
-import { StoreError } from "./error.ts";
+import { errorText, StoreError } from "./error.ts";
 import {
   type FileSystem,
   isNoSpaceError,
@@ -19,6 +19,7 @@ import {
 import { type OpenLog, removeBefore } from "./log/folder.ts";
 import type { LogWriter } from "./log/writer.ts";
 import { countRecords } from "./memory/table.ts";
+import type { Logger } from "./options.ts";
 import type { Pending } from "./queue.ts";
 import { reopenLog } from "./recovery/reopen.ts";
 import type { FolderScan } from "./recovery/scan.ts";
@@ -125,12 +126,6 @@ export class FullDisk {
     );
   }
 
-  /** Returns how many bytes are free, including those of the reserve. */
-  async #freeBytes(): Promise<number> {
-    const { files, folder } = this.#context.folder;
-    return await files.free(folder) + await sizeOf(files, this.#path);
-  }
-
   /** Allocates the reserve, if that leaves space for a batch: then the disk no longer counts as full. */
   #allocate(): Promise<void> {
     return this.#exclusively(async () => {
@@ -176,9 +171,11 @@ export class FullDisk {
 
   /** Returns how many bytes are missing for the next snapshot, or for a copy of the log. */
   async missingBytes(): Promise<number> {
+    const { files, folder } = this.#context.folder;
+    const freeBytes = await files.free(folder) +
+      await sizeOf(files, this.#path);
     const logBytes = this.#writer?.log.offset ?? 0;
-    const neededBytes = Math.max(logBytes, this.expectedBytes);
-    return Math.max(0, neededBytes - await this.#freeBytes());
+    return Math.max(0, logBytes - freeBytes, this.expectedBytes - freeBytes);
   }
 
   /** Describes the problems of the disk. */
@@ -210,6 +207,7 @@ export class FullDisk {
 
   async #recover(): Promise<void> {
     const { closing: { signal }, limits, log } = this.#context;
+    const report = reporterOf(log);
     while (this.isFull && !signal.aborted) {
       try {
         await delay(limits.retryMs, undefined, { ref: false, signal });
@@ -218,7 +216,10 @@ export class FullDisk {
         else if (this.#writer?.fault === undefined) {
           await this.#deleteOldRecords();
         }
-      } catch { /* again after the pause */ }
+      } catch (error) {
+        if (signal.aborted) break;
+        report(`Cannot free disk space: ${errorText(error)}`);
+      }
     }
     this.#recovery = undefined;
   }
@@ -229,8 +230,9 @@ export class FullDisk {
     if (lastSeq === this.#checkpointSeq) return;
     const { folder, scan } = this.#context;
     await this.#freeSpace();
+    await this.requireSpace();
+    this.#checkpointSeq = lastSeq; // also of one that fails, which is logged
     await this.#checkpoint();
-    this.#checkpointSeq = lastSeq;
     await removeBefore(folder, scan.baseGeneration);
   }
 
@@ -279,6 +281,15 @@ class Forecast {
     const average = this.#writtenBytes / Math.max(1, this.#writtenCount);
     return Math.round(average * countRecords(tables));
   }
+}
+
+/** Returns a function that logs an error unless it is the same as the last one. */
+function reporterOf(log: Logger): (message: string) => void {
+  let last = "";
+  return (message) => {
+    if (message !== last) log("error", message);
+    last = message;
+  };
 }
 
 async function sizeOf(files: FileSystem, path: string): Promise<number> {
