@@ -1,6 +1,7 @@
 /** The commands of an operator: check, repair and back up a data folder. */
 
 import { strict as assert } from "node:assert";
+import { Buffer } from "node:buffer";
 import { execFile, spawn } from "node:child_process";
 import fs, { closeSync, openSync } from "node:fs";
 import {
@@ -252,7 +253,8 @@ test("a damaged folder is refused unchanged, repaired with a copy, and then serv
   assert.equal(again.stdout, "there was nothing to repair\n");
 });
 
-test("a repair without the declaration of the folder gives no id twice, and the folder stays that of its API", async (t) => {
+/** A folder of an API with beds and plants. */
+async function garden(t: TestContext) {
   const top = await temporaryFolder();
   t.after(() => removeFolder(top));
   const COLLECTIONS = join(top, "garden.mjs");
@@ -265,19 +267,37 @@ test("a repair without the declaration of the folder gives no id twice, and the 
       collection({ name: "plants", singular: "plant", ...of }),
     ] });`,
   );
-  const folder = join(top, "store");
-  const create = async (folder: string, ...names: string[]) => {
-    const server = await startHere({ folder, env: { COLLECTIONS } });
-    const token = await server.signIn();
-    const created = [];
-    for (const name of names) {
-      const path = `/v1/${name}`;
-      created.push(await server.request("POST", path, { token, json: {} }));
-    }
-    assert.equal(await server.end(), 0);
-    return created.map(({ body }) => body.id);
+  return {
+    top,
+    folder: join(top, "store"),
+    env: { COLLECTIONS },
+    /** Starts a server on a folder, sends requests without properties, and returns the ids of what was created. */
+    async send(folder: string, ...requests: [method: string, path: string][]) {
+      const server = await startHere({ folder, env: { COLLECTIONS } });
+      const token = await server.signIn();
+      const ids = [];
+      for (const [method, path] of requests) {
+        const body = method === "POST" ? { json: {} } : {};
+        const answer = await server.request(method, path, { token, ...body });
+        ids.push(answer.body?.id);
+      }
+      assert.equal(await server.end(), 0);
+      return ids;
+    },
   };
-  const ids = await create(folder, "beds", "plants", "plants", "plants");
+}
+
+const postPlant: [string, string] = ["POST", "/v1/plants"];
+
+test("a repair without the declaration of the folder gives no id twice, and the folder stays that of its API", async (t) => {
+  const { top, folder, send } = await garden(t);
+  const ids = await send(
+    folder,
+    ["POST", "/v1/beds"],
+    postPlant,
+    postPlant,
+    postPlant,
+  );
   assert.deepEqual(ids, [1, 1, 2, 3]);
   const file = join(folder, "wal-1.jsonl");
   const lines = (await readFile(file, "utf8")).split("\n");
@@ -301,8 +321,53 @@ test("a repair without the declaration of the folder gives no id twice, and the 
       start({ folder: copy }),
       /the data folder has beds, plants, but the declaration has zoos, /,
     );
-    const [id] = await create(copy, "plants");
+    const [id] = await send(copy, postPlant);
     assert.ok(Number(id) > 3, `${id}`);
+  }
+});
+
+test("a repair without the declaration keeps the ids that only a damaged header shows", async (t) => {
+  const { top, folder, send } = await garden(t);
+  await send(folder, ["POST", "/v1/beds"], postPlant, postPlant, [
+    "DELETE",
+    "/v1/plants/1",
+  ], ["DELETE", "/v1/plants/2"]);
+  const copy = join(top, "copy");
+  await runHere(["backup", copy, "--data-dir", folder]);
+  const [snapshot = ""] = (await readdir(copy)).filter((name) =>
+    name.startsWith("snapshot-")
+  );
+  const file = join(copy, snapshot);
+  const text = await readFile(file, "utf8");
+  await writeFile(file, text.replace('"format":', '"farmat":'));
+  const repaired = await runHere(["repair", "--data-dir", copy]);
+  assert.equal(repaired.code, 0, repaired.stderr);
+  const [id] = await send(copy, postPlant);
+  assert.ok(Number(id) > 2, `${id}`);
+});
+
+test("a repair of a log whose end is gone gives no id twice, as the marker knows its length", async (t) => {
+  const { top, folder, env, send } = await garden(t);
+  await send(folder, postPlant, postPlant);
+  const before = (await readFile(join(folder, "wal-1.jsonl"))).length;
+  const ids = await send(folder, postPlant, postPlant, postPlant);
+  assert.deepEqual(ids, [3, 4, 5]);
+  const [log = ""] = (await readdir(folder)).filter((name) =>
+    name.startsWith("wal-")
+  );
+  const bytes = await readFile(join(folder, log));
+  const zeros = Buffer.alloc(bytes.length - before);
+  const cases = { cut: [], zeroed: [zeros] };
+  for (const [name, rest] of Object.entries(cases)) {
+    const copy = join(top, name);
+    await cp(folder, copy, { recursive: true });
+    const kept = Buffer.concat([bytes.subarray(0, before), ...rest]);
+    await writeFile(join(copy, log), kept);
+    const repaired = await runHere(["repair", "--data-dir", copy], { env });
+    assert.equal(repaired.code, 0, repaired.stderr);
+    assert.match(repaired.stdout, /\nlost transactions: \d+\n/);
+    const [id] = await send(copy, postPlant);
+    assert.ok(Number(id) > 5, `${name}: ${id}`);
   }
 });
 

@@ -15,11 +15,12 @@ import {
 } from "./read.ts";
 import {
   type IdProperty,
-  rememberedNames,
   type Salvage,
   salvageFolder,
 } from "./recovery/salvage.ts";
 import type { ApiDeclaration } from "../api/declaration/api.ts";
+import { isOwnApi } from "../api/declaration/own-api.ts";
+import { declarationTable } from "../api/declaration/remembered.ts";
 import { historyTable } from "../api/own-tables.ts";
 import type { Commands, CommandSettings } from "../api/feature.ts";
 import { collectionsOf, tablesOf } from "../api/routes.ts";
@@ -214,7 +215,9 @@ async function planRepair(
       `there was nothing to repair${reason}\n`;
     return { text, isNeeded: false, options };
   }
-  if (api && isOther(api, salvage)) {
+  const { document } = salvage.tables.get(declarationTable)?.get(1) ?? {};
+  const isStored = (name: string) => Number(salvage.tables.get(name)?.size) > 0;
+  if (api && !isOwnApi(document, api.collections, isStored)) {
     return await planRepair(settings, undefined);
   }
   const text = describeLosses(salvage) +
@@ -222,18 +225,6 @@ async function planRepair(
       ? await describeMisfits(settings, api, salvage.tables)
       : "records were not validated: that needs the declaration of this folder, which --collections names\n");
   return { text, isNeeded: true, options };
-}
-
-/** Returns whether an API has none of the collections that a store remembers. */
-function isOther(
-  { collections }: ApiDeclaration,
-  { tables }: Salvage,
-): boolean {
-  const remembered = rememberedNames(tables);
-  return remembered.length > 0 &&
-    !collections.some(({ name, renamed = name }) =>
-      remembered.includes(name) || remembered.includes(renamed)
-    );
 }
 
 /** Lists the damage and, as far as possible, what is lost. */

@@ -20,6 +20,7 @@ import { crc32 } from "node:zlib";
 import { declarationTable } from "../../api/declaration/remembered.ts";
 import { type Fault, StoreError } from "../../store/error.ts";
 import { type OpenFile, readLines, withFile } from "../../store/log/files.ts";
+import type { DurabilityMarker } from "../../store/log/marker.ts";
 import { generationOf, snapshotsAmong } from "../../store/log/folder.ts";
 import {
   checkFormat,
@@ -30,9 +31,7 @@ import {
 } from "../../store/log/format.ts";
 import { PackedRow } from "../../store/memory/packed-row.ts";
 import {
-  getOrCreateTable,
   restoreCounters,
-  type Table,
   type TableDeclaration,
   Tables,
 } from "../../store/memory/table.ts";
@@ -52,8 +51,10 @@ export class Salvage {
   damagedTransactions = 0;
   /** The records that damaged lines show, such as `zoos/4`, unless a later line puts or deletes them. */
   readonly damagedRecords = new Set<string>();
-  /** The most ids that damaged lines can have assigned. */
+  /** The most ids that damaged and missing lines can have assigned. */
   hiddenIds = 0;
+  /** How many bytes of each file are there. */
+  readonly #lengths = new Map<string, number>();
 
   constructor(faults: readonly Fault[], declared: readonly TableDeclaration[]) {
     this.faults = faults;
@@ -73,6 +74,8 @@ export class Salvage {
         const parsed = parseLine(bytes, seed);
         const isPadding = bytes.length === 0 && !hasNewline;
         if (isPadding) continue;
+        const length = (this.#lengths.get(name) ?? 0) + bytes.length + 1;
+        this.#lengths.set(name, length);
         if (parsed === undefined) this.#addDamagedLine(bytes.toString(), line);
         else if (line > 1) {
           try {
@@ -136,6 +139,13 @@ export class Salvage {
     if (id > lastId) this.damagedRecords.add(`${table}/${id}`);
   }
 
+  /** Notes that the end of a log is gone, which was as long as the marker says. */
+  noteMissing({ generation, offset }: DurabilityMarker): void {
+    const length = this.#lengths.get(`wal-${generation}.jsonl`) ?? 0;
+    const missing = Math.max(0, offset - length);
+    this.hiddenIds += Math.ceil(missing / minRecordLength);
+  }
+
   /**
    * Notes the records that a damaged line mentions. A string in a document
    * cannot look like such a mention, because its quotes are escaped.
@@ -171,11 +181,16 @@ export interface IdProperty {
   readonly target: string;
 }
 
-/** Returns the names of the collections that a store remembers; none if that line is not readable. */
-export function rememberedNames(tables: ReadonlyMap<string, Table>): string[] {
+/** Returns the tables that are declared, and those of the collections that a folder remembers, if that line is readable. */
+function tablesIn(
+  { tables }: Salvage,
+  declared: readonly TableDeclaration[],
+): readonly TableDeclaration[] {
   const { document } = tables.get(declarationTable)?.get(1) ?? {};
-  return Object.keys(Object(document?.["names"]))
-    .filter((name) => !name.includes("."));
+  const others = Object.keys(Object(document?.["names"])).filter((name) =>
+    !name.includes(".") && !declared.some((each) => each.name === name)
+  );
+  return [...declared, ...others.map((name) => ({ name }))];
 }
 
 /**
@@ -183,32 +198,20 @@ export function rememberedNames(tables: ReadonlyMap<string, Table>): string[] {
  * even if none of their records is readable.
  */
 export async function salvageFolder(
-  { faults, fileNames, folder, marker, options }: FolderScan,
+  scan: FolderScan,
   idProperties: readonly IdProperty[],
 ): Promise<Salvage> {
-  const salvage = new Salvage(faults, options.tables);
-  const isWhole = (name: string) => !faults.some(({ file }) => file === name);
-  const [base = 0] = snapshotsAmong(fileNames.filter(isWhole));
-  const at = (name: string) => generationOf(name) ?? -1;
-  // By generation; in each, the snapshot comes before the log.
-  const names = [...fileNames].sort().sort((a, b) => at(a) - at(b));
-  for (const name of names) {
-    if (at(name) < base) continue;
-    await withFile(
-      options.files,
-      join(folder, name),
-      (file) => salvage.readFile(file, name),
-    ).catch((error) => {
-      if (error instanceof StoreError) throw error; // of a newer version
-      // Otherwise the disk cannot read further, but the other files can still
-      // be saved.
-    });
-  }
+  const { marker, options: { tables: declared } } = scan;
+  // The first pass only shows what the folder remembers.
+  const all = tablesIn(await readFolder(scan, declared), declared);
+  const salvage = await readFolder(scan, all);
   const { damagedRecords, damagedTransactions, tables } = salvage;
-  for (const name of rememberedNames(tables)) getOrCreateTable(tables, name);
   salvage.storeId ||= marker?.store ?? "";
-  const marked = marker?.store === salvage.storeId ? marker.seq : 0;
-  salvage.seq = Math.max(salvage.seq + damagedTransactions, marked);
+  salvage.seq += damagedTransactions;
+  if (marker?.store === salvage.storeId && marker.seq > salvage.seq) {
+    salvage.seq = marker.seq;
+    salvage.noteMissing(marker);
+  }
   for (const { of, property, target } of idProperties) {
     for (const { document } of tables.get(of)?.frozen() ?? []) {
       salvage.noteId(target, Number(document[property] ?? 0));
@@ -230,6 +233,32 @@ export async function salvageFolder(
   for (const table of tables.values()) {
     // No validator stays current.
     table.advanceCounters(table.lastId + salvage.hiddenIds, salvage.seq);
+  }
+  return salvage;
+}
+
+/** Reads the files of a folder that its state needs, as far as they are readable. */
+async function readFolder(
+  { faults, fileNames, folder, options }: FolderScan,
+  tables: readonly TableDeclaration[],
+): Promise<Salvage> {
+  const salvage = new Salvage(faults, tables);
+  const isWhole = (name: string) => !faults.some(({ file }) => file === name);
+  const [base = 0] = snapshotsAmong(fileNames.filter(isWhole));
+  const at = (name: string) => generationOf(name) ?? -1;
+  // By generation; in each, the snapshot comes before the log.
+  const names = [...fileNames].sort().sort((a, b) => at(a) - at(b));
+  for (const name of names) {
+    if (at(name) < base) continue;
+    await withFile(
+      options.files,
+      join(folder, name),
+      (file) => salvage.readFile(file, name),
+    ).catch((error) => {
+      if (error instanceof StoreError) throw error; // of a newer version
+      // Otherwise the disk cannot read further, but the other files can still
+      // be saved.
+    });
   }
   return salvage;
 }

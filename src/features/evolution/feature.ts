@@ -10,6 +10,10 @@ import {
   type Misfit,
 } from "../../api/declaration/misfits.ts";
 import {
+  isOwnApi,
+  rememberedCollections,
+} from "../../api/declaration/own-api.ts";
+import {
   declarationTable,
   type OpenedDeclaration,
 } from "../../api/declaration/remembered.ts";
@@ -90,19 +94,15 @@ function requireRoom(
 /** Refuses an API that has none of the collections of the folder: it would hide all that is stored. */
 function refuseOtherApi({ collections, store }: OpenedDeclaration): void {
   const remembered = store.table(declarationTable).get(1)?.document;
-  const { names = {}, newNames = {} } = Object(remembered);
-  const isOwn = (name: string) =>
-    !name.includes(".") && !reservedCollectionNames.includes(name);
-  const stored = Object.keys(names).filter(isOwn);
-  const declared = collections.filter(({ name }) => isOwn(name));
-  const isKnown = declared.some(({ name, renamed }) =>
-    store.table(name).lastId > 0 || // hidden meanwhile
-    [name, renamed, newNames[name]].some((each) => stored.includes(each))
-  );
-  if (isKnown || stored.length === 0) return;
+  const isStored = (name: string) => store.table(name).lastId > 0;
+  if (isOwnApi(remembered, collections, isStored)) return;
+  const declared = collections.map(({ name }) => name)
+    .filter((name) => !reservedCollectionNames.includes(name));
   throw new CommandError(
-    `the data folder has ${stored.join(", ")}, but the declaration has ${
-      declared.map(({ name }) => name).join(", ")
+    `the data folder has ${
+      rememberedCollections(remembered).join(", ")
+    }, but the declaration has ${
+      declared.join(", ")
     }: nothing that is stored would be served, and nothing was changed; ` +
       "name the declaration of the folder with --collections, or another folder with --data-dir",
   );
@@ -145,7 +145,7 @@ function explainMisfits(misfits: readonly Misfit[]): string {
     const advice = name === "users.role"
       ? 'start once with the former roles before the new ones, create a user with the highest role with "zoo-api user add", change the other users as that, and then leave the former roles out'
       : code === "required"
-      ? 'declare it as optional(…), start, fill it in, and declare it as before, or give its former name with renamed: "…", or a default, which references and unique properties have not'
+      ? 'declare it as optional(…), start, fill it in, and declare it as before, or give its former name with renamed: "…", or a default (not possible for references and unique properties)'
       : code === "type" && !isBuiltIn
       ? `keep it as it was, declare one of the new type beside it, start, copy the values, remove ${name}, start, run "zoo-api prune ${name}", and give the new one its name with renamed: "…"`
       : (code === "reference"
