@@ -63,8 +63,8 @@ export function usersWithHashes(roles: Roles): Declaration {
 }
 
 /**
- * Returns the id of an exported line, and its times if they are plausible, the
- * last at most `latest`: of another machine's clock, the command line and a seed
+ * Returns the id of an exported line, and its times if they are plausible (one
+ * that was never changed may lack the second), the last at most `latest`: of another machine's clock, the command line and a seed
  * believe any. A line without an id is a new record.
  */
 export function importedValues(
@@ -74,7 +74,7 @@ export function importedValues(
 ): Partial<Document> {
   if (typeof id !== "number") return {};
   const created = parseTime(created_at);
-  const updated = parseTime(updated_at);
+  const updated = parseTime(updated_at ?? created_at);
   if (!created || !updated || created > updated || created > latest) {
     return { id };
   }

@@ -187,9 +187,10 @@ describe("an import", () => {
         { ...zoo, id: "120", name: 3 },
         { ...zoo, id: 0 },
         { ...zoo, id: 1_000_112 },
+        { ...zoo, id: 112, created_at: times.created_at }, // never changed
       ]),
     });
-    assert.deepEqual([task.imported, task.rejected], [4, 5]);
+    assert.deepEqual([task.imported, task.rejected], [5, 5]);
     const codes = task.errors.map((
       { line, errors },
     ) => [line, ...errors.map(({ field, code }) => `${field} ${code}`)]);
@@ -210,7 +211,9 @@ describe("an import", () => {
     // By a clock that is ahead of the server's: at most now.
     assert.equal(future?.created_at, times.created_at);
     assert.ok(future.updated_at > today && future.updated_at < late);
-    const [rest] = found.body.slice(3);
+    const [rest, unchanged] = found.body.slice(3);
+    assert.equal(unchanged?.created_at, times.created_at);
+    assert.equal(unchanged?.updated_at, times.created_at);
     assert.ok(rest && rest.created_at > today && rest.updated_at < late);
   });
 
