@@ -52,6 +52,12 @@ function mistakesIn(property: unknown, name = "pages"): readonly string[] {
   return mistakesOf(declare("books", { [name]: property }));
 }
 
+test("arguments that say nothing are no mistake", () => {
+  const options = { maxLength: 9 };
+  assert.deepEqual(mistakesIn(string(options, undefined)), []);
+  assert.deepEqual(mistakesOf(...[plain].map(collection)), []);
+});
+
 test("a property cannot be changed once it is made, and a class is no check", () => {
   const name = string({ maxLength: 9 });
   assert.throws(() => Object.assign(name, { check: () => undefined }), {

@@ -33,13 +33,13 @@ export const vocabulary: Vocabulary = new Proxy(words, {
   get: (_, name) => name === "collection" ? collectionOf : wordOf(String(name)),
 });
 
-/** What is given beside the options becomes an unknown one: it must not be ignored. */
+/** Other options beside the first become an unknown one: they must not be ignored. */
 function collectionOf(
   options: CollectionDeclaration,
-  ...others: readonly unknown[]
+  others?: unknown, // a number if called by Array.map
 ): CollectionDeclaration {
-  const given = { ...options, "a second argument": others };
-  return collection(others.length > 0 ? given : options);
+  const all = { ...options, "a second argument": others };
+  return collection(isObject(others) ? all : options);
 }
 
 /**
@@ -131,8 +131,8 @@ function mistakesInCall(
   return check(first, {});
 }
 
-/** How many arguments the words take that do not take one. */
-const numbers: Readonly<Record<string, number>> = {
+/** The most arguments of the words that do not take one. */
+const maxArguments: Readonly<Record<string, number>> = {
   choice: Infinity,
   optional: 2,
   reference: 2,
@@ -143,13 +143,13 @@ function mistakesInNumber(
   name: string,
   given: readonly unknown[],
 ): readonly string[] {
-  const { [name]: most = 1 } = numbers;
-  if (given.length <= most || !Object.hasOwn(words, name)) return [];
-  const surplus = given.slice(most).map(show).join(", ");
+  const { [name]: most = 1 } = maxArguments;
+  const surplus = given.slice(most).filter((each) => each !== undefined);
+  if (surplus.length === 0 || !Object.hasOwn(words, name)) return [];
   return [
-    `${name} is also given ${surplus}: it takes ${most} argument${
-      most === 1 ? "" : "s"
-    }`,
+    `${name} is also given ${
+      surplus.map(show).join(", ")
+    }: it takes ${most} argument${most === 1 ? "" : "s"}`,
   ];
 }
 
