@@ -467,7 +467,7 @@ test(
     await assert.rejects(
       start({ folder: closed, ...prefix && { prefix } }),
       new RegExp(
-        `: user ${process.getuid?.()} may not access it: run this as the user who owns it, or change that with chown\n$`,
+        `: user ${process.getuid?.()} may not access it: run this as the user who owns it, or change that with chown; if it is yours, `,
       ),
     );
   },

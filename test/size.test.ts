@@ -15,7 +15,7 @@ const files = sourceFiles();
 const laterFeatures: ReadonlyMap<string, number> = new Map([
   ["aggregates", 2857],
   ["batches", 1600],
-  ["deletions", 7900],
+  ["deletions", 7912],
   ["expand", 1610],
   ["static", 1736],
 ]);
@@ -33,9 +33,9 @@ const isOf = (feature: string) => (path: string) =>
   path.startsWith(`features/${feature}/`);
 
 /**
- * The lowest numbers that were ever reached; the second one but for 20,466 tokens:
+ * The lowest numbers that were ever reached; the second one but for 20,995 tokens:
  * with 3,900 an import that ends in any way leaves no record half done, and a
- * repair gives no id twice; 15,666 mend what hostile readers found; and 900 are what
+ * repair gives no id twice; 16,195 mend what hostile readers found; and 900 are what
  * it takes to have in features what the kernel had: the marker, fast writes, and
  * what a server needs among strangers.
  */
@@ -47,7 +47,7 @@ const ratchets: readonly [
   ["a server without features loads", 47_989, (path) => kernel.has(path)],
   [
     "everything but later features has",
-    179_034,
+    179_563,
     (path) => ![...laterFeatures.keys()].some((name) => isOf(name)(path)),
   ],
 ];

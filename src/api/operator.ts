@@ -45,7 +45,7 @@ export async function createUser(
   create(); // refuses an invalid body before it costs a hash
   const hashes = await hashSecret(records, user, requester);
   await store.settle(() => ({
-    // By the operator; and whoever must delete records may be the first user.
+    // Without a user nobody could delete records.
     seq: store.apply([create(hashes)], 0, { allowWhenFull: true }),
   }));
 }

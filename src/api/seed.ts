@@ -37,9 +37,11 @@ export function seedEmptyStore(
     lastId > 0 && !name.startsWith("_") &&
     !reservedCollectionNames.includes(name)
   );
-  const isAwaited = store.tables.get("tasks")?.rows() // an import is to fill it
-    .some(({ document }) => isUnfinished(document as Task));
-  return isUsed || isAwaited
+  const awaitsImport = store.tables.get("tasks")?.rows()
+    .some(({ document }) =>
+      document["type"] === "import" && isUnfinished(document as Task)
+    );
+  return isUsed || awaitsImport
     ? { seq: store.seq }
     : loadSeed(store, declaration, text);
 }

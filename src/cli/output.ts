@@ -107,7 +107,7 @@ const otherHost =
 
 const denied =
   `user ${process.getuid?.() ?? process.env["USERNAME"]} may not access it: ` +
-  "run this as the user who owns it, or change that with chown";
+  'run this as the user who owns it, or change that with chown; if it is yours, run "chmod u+rwX" on it';
 
 /** Explanations of the errors of the operating system, by their codes. */
 const fileErrors: Readonly<Record<string, string>> = {

@@ -93,11 +93,13 @@ test("a store that an import is to fill is not empty", async () => {
     seedEmptyStore(store, sample, JSON.stringify({ zoos: [zoo] }));
   try {
     for (const status of ["queued", "running"]) {
-      store.apply([["put", "tasks", { id: 1, status }]], 0);
+      store.apply([["put", "tasks", { id: 1, type: "import", status }]], 0);
       assert.equal(seed().seq, store.seq);
       assert.equal(store.table("zoos").lastId, 0);
     }
-    store.apply([["put", "tasks", { id: 1, status: "failed" }]], 0);
+    const ended = { id: 1, type: "import", status: "failed" };
+    const other = { id: 2, type: "deletion", status: "queued" };
+    store.apply([["put", "tasks", ended], ["put", "tasks", other]], 0);
     await store.durable(seed().seq);
     assert.equal(store.table("zoos").size, 1);
   } finally {

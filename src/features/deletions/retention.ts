@@ -93,11 +93,15 @@ async function compareClock(
 ) {
   const { document } = store.table(retentionTable).get(1) ?? {};
   const tables = kept.map(({ records }) => records.table);
-  if (!document && tables.every(({ size }) => size === 0)) return { seq: 0 }; // nothing is there
+  if (!document && tables.every(({ size }) => size === 0)) {
+    return { seq: 0, isTrusted: false }; // nothing is there
+  }
   const shared = asShared(store);
   const server = shared?.serverId ?? "";
   const looking = String(document?.["server"] ?? server);
-  if (looking !== server && await shared?.isServed(looking)) return { seq: 0 };
+  if (looking !== server && await shared?.isServed(looking)) {
+    return { seq: 0, isTrusted: false };
+  }
   const at = now();
   // A seed may be old, but the user of its first start is not.
   const all = [...tables, store.table("users")];
@@ -166,29 +170,32 @@ async function expireOf(
   const batch: (Row | undefined)[] = [];
   const rowAt = (at: number) => batch[at] ??= rows.next().value;
   while (rowAt(0) && !signal.aborted) {
-    const { at, deleted, found } = await store.settle(() => {
+    const { handled, deleted, found } = await store.settle(() => {
       const deadline = performance.now() + maxBatchMs;
-      let at = 0;
+      let handled = 0;
       let deleted = 0;
       let found: Row | undefined;
       const seq = store.transact(0, (apply) => {
-        for (; performance.now() < deadline; at++) {
-          const next = rowAt(at);
+        for (; performance.now() < deadline; handled++) {
+          const next = rowAt(handled);
           if (!next) return;
           const row = table.get(next.document.id);
           if (!isExpired(row)) continue;
           const planned = planUnrequired(records, row);
-          if (!planned && large !== row.document.id) return void (found = row);
+          if (!planned && large !== row.document.id) {
+            found = row;
+            return;
+          }
           const mutations = planned ?? emptySome(records, row);
           withMarks(mutations, mark, table, isExpired).forEach(apply);
           if (planned) deleted += Number(planned.length > 0);
           else if (mutations.length > 0) return; // the rest follows
         }
       }, { allowWhenFull: true });
-      return { seq, at, deleted, found };
+      return { seq, handled, deleted, found };
     });
     count += deleted;
-    batch.splice(0, at);
+    batch.splice(0, handled);
     const isKept = found && !await mayEmptyAll(records, found, signal);
     if (isKept) batch.shift();
     else large = found?.document.id ?? large;

@@ -332,9 +332,9 @@ function counted(
 /** Adds a record that cannot be deleted to the progress. */
 function withRejected(task: Deletion, id: number, error: unknown): Deletion {
   const { code, message } = refusalOf(error);
-  // A reference that would be empty breaks a rule; without cascade, there still is one.
+  // With cascade, a reference that would be empty breaks a rule.
   const advice = code === 40900 && task.cascade
-    ? " Delete that one first, or repeat the request if it matches too."
+    ? " Delete first what refers to it, or repeat the request if that matches too."
     : "";
   const errors = [{
     field: "",

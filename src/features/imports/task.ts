@@ -50,7 +50,7 @@ export interface Run {
 export interface ImportContext extends TaskContext {
   /** Returns the records of a collection, if it accepts imports. */
   readonly importable: (collection: string) => Records | undefined;
-  /** True in a command, beside which nobody makes room in its memory. */
+  /** True in a command, which ends rather than waits until others free memory. */
   readonly isAlone?: boolean;
   /** While it works on a task. */
   readonly run?: Run;

@@ -254,7 +254,7 @@ describe("DELETE of a collection", () => {
         field: "",
         code: "reference",
         message:
-          'Deleting the post would break a rule of the post 3: "parent_id" must be set. Delete that one first, or repeat the request if it matches too.',
+          'Deleting the post would break a rule of the post 3: "parent_id" must be set. Delete first what refers to it, or repeat the request if that matches too.',
       }],
     }]);
     assert.equal((await remove(app, path))["deleted"], 1);
