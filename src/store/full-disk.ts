@@ -55,6 +55,8 @@ export class FullDisk {
   readonly #forecast: Forecast;
   /** The last sequence number when a checkpoint was to free space. */
   #checkpointSeq = -1;
+  /** When to try one again; 0 unless the last one has failed, although there was space. */
+  #retryAt = 0;
   #lastOperation: Promise<unknown> = Promise.resolve();
   #recovery: Promise<void> | undefined;
 
@@ -186,9 +188,7 @@ export class FullDisk {
       notices.push("The disk is full: only deletes and sign-ins are accepted.");
     }
     if (missing > 0) {
-      notices.push(
-        `The disk is nearly full: ${missing} more bytes must be free for the next snapshot, and for a start after a crash.`,
-      );
+      notices.push(describeMissing(missing));
     }
     return notices;
   }
@@ -207,7 +207,7 @@ export class FullDisk {
 
   async #recover(): Promise<void> {
     const { closing: { signal }, limits, log } = this.#context;
-    const report = reporterOf(log);
+    const report = reporterOf(log, signal);
     while (this.isFull && !signal.aborted) {
       try {
         await delay(limits.retryMs, undefined, { ref: false, signal });
@@ -217,7 +217,6 @@ export class FullDisk {
           await this.#deleteOldRecords();
         }
       } catch (error) {
-        if (signal.aborted) break;
         report(`Cannot free disk space: ${errorText(error)}`);
       }
     }
@@ -227,12 +226,15 @@ export class FullDisk {
   /** Frees the space of deleted records by a checkpoint, if something was written since the last one. */
   async #deleteOldRecords(): Promise<void> {
     const lastSeq = this.#writer?.queue.lastSeq ?? 0;
-    if (lastSeq === this.#checkpointSeq) return;
-    const { folder, scan } = this.#context;
+    const isTooEarly = performance.now() < this.#retryAt;
+    if (lastSeq === this.#checkpointSeq || isTooEarly) return;
+    const { folder, limits, scan } = this.#context;
     await this.#freeSpace();
     await this.requireSpace();
-    this.#checkpointSeq = lastSeq; // also of one that fails, which is logged
+    this.#retryAt = performance.now() + limits.checkpointRetryMs;
     await this.#checkpoint();
+    this.#retryAt = 0;
+    this.#checkpointSeq = lastSeq;
     await removeBefore(folder, scan.baseGeneration);
   }
 
@@ -283,12 +285,17 @@ class Forecast {
   }
 }
 
-/** Returns a function that logs an error unless it is the same as the last one. */
-function reporterOf(log: Logger): (message: string) => void {
+function describeMissing(bytes: number): string {
+  return `The disk is nearly full: ${bytes} more bytes must be free for the next snapshot, and for a start after a crash.`;
+}
+
+/** Returns a function that logs an error unless it is the same as the last one, but for its numbers, or the store closes. */
+function reporterOf(log: Logger, closing: AbortSignal) {
   let last = "";
-  return (message) => {
-    if (message !== last) log("error", message);
-    last = message;
+  return (message: string) => {
+    const kind = message.replace(/\d+/g, "");
+    if (kind !== last && !closing.aborted) log("error", message);
+    last = kind;
   };
 }
 
