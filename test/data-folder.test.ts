@@ -324,6 +324,15 @@ test("a repair without the declaration of the folder gives no id twice, and the 
     const [id] = await send(copy, postPlant);
     assert.ok(Number(id) > 3, `${id}`);
   }
+  // A start with this declaration would work.
+  const plots = (await readFile(join(top, "garden.mjs"), "utf8"))
+    .replace('name: "beds"', 'name: "plots", renamed: "beds"')
+    .replace('name: "plants"', 'name: "herbs"');
+  const renamed = join(top, "plots.mjs");
+  await writeFile(renamed, plots);
+  const env = { COLLECTIONS: renamed, DATA_DIR: folder };
+  const { stdout } = await runHere(["repair", "--dry-run"], { env });
+  assert.match(stdout, /\n {2}plants\/3\nthis is what a repair would lose/);
 });
 
 test("a repair without the declaration keeps the ids that only a damaged header shows", async (t) => {
@@ -365,7 +374,7 @@ test("a repair of a log whose end is gone gives no id twice, as the marker knows
     await writeFile(join(copy, log), kept);
     const repaired = await runHere(["repair", "--data-dir", copy], { env });
     assert.equal(repaired.code, 0, repaired.stderr);
-    assert.match(repaired.stdout, /\nlost transactions: \d+\n/);
+    assert.match(repaired.stdout, /\nlost transactions: [1-9]\d*\n/);
     const [id] = await send(copy, postPlant);
     assert.ok(Number(id) > 5, `${name}: ${id}`);
   }

@@ -216,6 +216,7 @@ async function planRepair(
     return { text, isNeeded: false, options };
   }
   const { document } = salvage.tables.get(declarationTable)?.get(1) ?? {};
+  // The repair has raised the counters of all tables.
   const isStored = (name: string) => Number(salvage.tables.get(name)?.size) > 0;
   if (api && !isOwnApi(document, api.collections, isStored)) {
     return await planRepair(settings, undefined);

@@ -237,7 +237,7 @@ export class EtcdClient {
   async #ask(path: string, body: string, signal: AbortSignal) {
     const [endpoint] = this.#endpoints;
     const response = await this.#send(path, body, signal);
-    const text = await readAnswer(response);
+    const text = await readAnswer(response, path);
     try {
       return parseAnswer(text, this.#options.prefix);
     } catch (error) {
@@ -293,11 +293,16 @@ export class EtcdClient {
   }
 }
 
-async function readAnswer(response: IncomingMessage): Promise<string> {
+/** Reads an answer; throws a {@linkcode Refusal} if it is too long. A transaction may have been carried out. */
+async function readAnswer(
+  response: IncomingMessage,
+  path: string,
+): Promise<string> {
   let text = "";
   for await (const part of response.setEncoding("utf8")) {
     text += part;
-    if (text.length > maxAnswerLength) throw new Refusal(outOfRange, tooLong);
+    if (text.length <= maxAnswerLength) continue;
+    throw new Refusal(path === "kv/txn" ? unknown : outOfRange, tooLong);
   }
   return text;
 }

@@ -139,11 +139,11 @@ export class Salvage {
     if (id > lastId) this.damagedRecords.add(`${table}/${id}`);
   }
 
-  /** Notes that the end of a log is gone, which was as long as the marker says. */
-  noteMissing({ generation, offset }: DurabilityMarker): void {
+  /** Notes that the end of the logs is gone, of which the marker knows the last one's length and the transactions of all. */
+  noteMissing({ generation, offset, seq }: DurabilityMarker): void {
     const length = this.#lengths.get(`wal-${generation}.jsonl`) ?? 0;
     const missing = Math.max(0, offset - length);
-    this.hiddenIds += Math.ceil(missing / minRecordLength);
+    this.hiddenIds += Math.ceil(missing / minRecordLength) + seq - this.seq;
   }
 
   /**
@@ -209,8 +209,8 @@ export async function salvageFolder(
   salvage.storeId ||= marker?.store ?? "";
   salvage.seq += damagedTransactions;
   if (marker?.store === salvage.storeId && marker.seq > salvage.seq) {
-    salvage.seq = marker.seq;
     salvage.noteMissing(marker);
+    salvage.seq = marker.seq;
   }
   for (const { of, property, target } of idProperties) {
     for (const { document } of tables.get(of)?.frozen() ?? []) {
