@@ -53,7 +53,7 @@ declare module "zoo-api" {
     readonly unique?: readonly (readonly (keyof Declared & string)[])[];
     /** The properties that records are sorted by if a request does not say; by default the id. */
     readonly sort?: readonly (keyof RecordOf<Declared> & string)[];
-    /** A rule for a complete record: returns a message for each property that is wrong, such as "must not be before published_on". A start validates the stored records again if its text has changed, but not if a variable or function outside it has: then `zoo-api check` lists those that no longer fit. */
+    /** A rule for a complete record: returns a message for each property that is wrong, such as "must not be before published_on". A start validates the stored records again if its text has changed, but not if a variable or function outside it has: then `zoo-api check` lists those that no longer fit. It must not depend on the time: a start with another declaration, an import and a backup would judge stored records by another day. */
     readonly check?: (
       record: RecordOf<Declared>,
     ) =>

@@ -64,8 +64,9 @@ export function usersWithHashes(roles: Roles): Declaration {
 
 /**
  * Returns the id of an exported line, and its times if they are plausible (one
- * that was never changed may lack the second), the last at most `latest`: of another machine's clock, the command line and a seed
- * believe any. A line without an id is a new record.
+ * that was never changed may lack the second), the last at most `latest`: of
+ * another machine's clock, the command line and a seed believe any. A line without
+ * an id is a new record.
  */
 export function importedValues(
   { id, created_at, updated_at }: Body,

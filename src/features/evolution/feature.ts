@@ -150,7 +150,7 @@ function explainMisfits(misfits: readonly Misfit[]): string {
       ? `keep it as it was, declare one of the new type beside it, start, copy the values, remove ${name}, start, run "zoo-api prune ${name}", and give the new one its name with renamed: "…"`
       : (code === "reference"
         ? "declare it as optional(integer()), start, correct them, and declare it as before"
-        : "correct them with an earlier declaration that they fit") +
+        : "correct them with a declaration that they fit") +
         (code === "rule" || isBuiltIn
           ? ""
           : ", or remove it from the declaration, start, and delete all its values with " +

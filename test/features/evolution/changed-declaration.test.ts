@@ -551,7 +551,7 @@ test("records for which the check throws do not fit", async (t) => {
   };
   await assert.rejects(
     open({ ...shelves, check }),
-    /shelves\.check: 1 record does not fit \(id 1\): .*too old You can correct them with an earlier declaration that they fit$/,
+    /shelves\.check: 1 record does not fit \(id 1\): .*too old You can correct them with a declaration that they fit$/,
   );
 });
 
