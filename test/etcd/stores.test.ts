@@ -341,6 +341,17 @@ test("to find one transaction, etcd does not read a long log", async (t) => {
   assert.match(first, /^zoo\/log\/0{11}8\d{4}$/);
 });
 
+/** Returns how many batches each read asks for from now on. */
+function limitsOf(gateway: Gateway): readonly number[] {
+  const limits: number[] = [];
+  gateway.faultOf = (_path, { key = "", limit = 0 }) => {
+    const isOfLog = /^zoo\/log/.test(Buffer.from(key, "base64").toString());
+    if (isOfLog && Number(limit) > 1) limits.push(Number(limit));
+    return undefined;
+  };
+  return limits;
+}
+
 test("a log of many short batches is read in a few calls, and one of long batches in parts", async (t) => {
   const logs = [[200, 1, 4], [12, 900_000, 2]] as const;
   for (const [count, length, maxReads] of logs) {
@@ -351,12 +362,7 @@ test("a log of many short batches is read in a few calls, and one of long batche
       await add(store, "x".repeat(length));
     }
     await store.close();
-    const limits: number[] = [];
-    gateway.faultOf = (_path, { key = "", limit = 0 }) => {
-      const isOfLog = /^zoo\/log/.test(Buffer.from(key, "base64").toString());
-      if (isOfLog && Number(limit) > 1) limits.push(Number(limit));
-      return undefined;
-    };
+    const limits = limitsOf(gateway);
     const joined = await open(t, etcd);
     assert.equal(joined.table("zoos").size, count);
     await joined.close();
@@ -373,12 +379,7 @@ test("long batches after short ones are read in parts, as an answer that is too 
   for (let each = 0; each < 9; each++) await add(store, "short");
   for (let each = 0; each < 18; each++) await add(store, "x".repeat(900_000));
   await store.close();
-  const limits: number[] = [];
-  gateway.faultOf = (_path, { key = "", limit = 0 }) => {
-    const isOfLog = /^zoo\/log/.test(Buffer.from(key, "base64").toString());
-    if (isOfLog && Number(limit) > 1) limits.push(Number(limit));
-    return undefined;
-  };
+  const limits = limitsOf(gateway);
   const joined = await open(t, etcd);
   assert.equal(joined.table("zoos").size, 27);
   const long = limits.findIndex((limit) => limit > 8);
