@@ -78,7 +78,7 @@ export const settings = {
   ADMIN_PASSWORD: {
     file: "flag",
     description: "password of the user admin, if there is no user yet",
-    expected: password.expected,
+    expected: `${password.expected}, in one line, without control characters`,
     default: undefined,
     defaultText: "random, shown once",
     parse: (value) => password.check(value) ? undefined : value,

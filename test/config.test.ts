@@ -70,6 +70,7 @@ test("an invalid value is reported with the name of its setting", () => {
     [{ LOG: "info,debug" }, /^LOG/],
     [{ LOG: "verbose" }, /^LOG: "verbose".*silent, error, info, debug/],
     [{ ADMIN_PASSWORD: "short" }, /^ADMIN_PASSWORD: its value.*10 to 128/],
+    [{ ADMIN_PASSWORD: "correct\thorse" }, /in one line, without control char/],
     [{ JWT_SECRET: "short" }, /^JWT_SECRET: its value.*32 bytes/],
     [{ JWT_SECRET: `${"x".repeat(32)},` }, /^JWT_SECRET/],
     [{ JWT_SECRET: `${"x".repeat(32)},hidden` }, /^JWT_SECRET(?!.*hidden)/],
