@@ -141,6 +141,18 @@ test("the data provider for react-admin lists, reads, creates, changes and delet
   assert.deepEqual(names, names.toSorted().reverse());
   const many = await dataProvider.getMany("zoos", { ids: [1, 3] });
   assert.deepEqual(many.data.map(({ id }: { id: number }) => id), [1, 3]);
+  // As its button for exports asks.
+  const all = await dataProvider.getList("animals", {
+    pagination: { page: 1, perPage: 1000 },
+    sort: { field: "id", order: "ASC" },
+    filter: {},
+  });
+  const allIds = all.data.map(({ id }: { id: number }) => id);
+  assert.ok(all.total > 200);
+  assert.equal(new Set(allIds).size, all.total);
+  const ids = allIds.slice(0, 120);
+  const of120 = await dataProvider.getMany("animals", { ids });
+  assert.deepEqual(of120.data.map(({ id }: { id: number }) => id), ids);
   const inZoo = await dataProvider.getManyReference("animals", {
     target: "zoo_id",
     id: 1,
