@@ -4,6 +4,7 @@ import type { Commands, CommandSettings } from "../api/feature.ts";
 import { FullDisk } from "../store/full-disk.ts";
 import * as marker from "../store/log/marker.ts";
 import { PackedRow } from "../store/memory/packed-row.ts";
+import { declarationTable } from "../api/declaration/remembered.ts";
 import { awaitedTable, presentName } from "../api/own-tables.ts";
 import { UsageError } from "../usage.ts";
 import { openDataFolder } from "../data-folder.ts";
@@ -82,6 +83,7 @@ async function prune(store: Store, target: string): Promise<void> {
   if (table === undefined) return;
   const hasProperty = ({ document }: Row) => Object.hasOwn(document, property);
   const hidden = table.rows().filter(hasProperty);
+  const declarations = store.table(declarationTable);
   while (hidden.length > 0) {
     const batch = takeBatch(hidden);
     await store.settle(() => {
@@ -93,6 +95,10 @@ async function prune(store: Store, target: string): Promise<void> {
           if (property === "id") return ["del", name, id];
           return ["put", name, { id, ...others }];
         });
+      // So that nobody who follows is told of changes: followers begin anew.
+      for (const { document } of property === "id" ? [] : declarations.rows()) {
+        mutations.push(["put", declarationTable, document]);
+      }
       return { seq: store.apply(mutations, 0, { allowWhenFull: true }) };
     });
   }

@@ -307,3 +307,46 @@ test(
     }
   },
 );
+
+test(
+  "a client is not told of changes when hidden values are pruned, but to read anew",
+  { skip: lacks("events") || lacks("evolution") },
+  async () => {
+    const own = await temporaryFolder();
+    const folder = join(own, "store");
+    const declare = async (name: string, properties: string) => {
+      const file = join(own, `${name}${extname(import.meta.filename)}`);
+      await writeFile(file, declaration(properties));
+      return ["--collections", file];
+    };
+    const whole = await declare(
+      "whole",
+      ", author: optional(string({ maxLength: 20 }))",
+    );
+    const less = await declare("less", "");
+    try {
+      let server = await startHere({ folder, args: whole });
+      const token = await server.signIn();
+      for (const title of ["Faust", "Emma"]) {
+        const json = { title, author: "nobody" };
+        await server.request("POST", "/v1/books", { token, json });
+      }
+      await server.end();
+      server = await startHere({ folder, args: less });
+      let follower = await follow(server.port, token);
+      await follower.until(() => follower.lastEventId !== "");
+      await server.end();
+      const words = ["prune", "books.author", "--data-dir", folder, ...less];
+      const { code, stderr } = await runHere(words);
+      assert.equal(code, 0, stderr);
+      server = await startHere({ folder, args: less });
+      follower = await follow(server.port, token, follower.lastEventId);
+      await create(server, token, "Ulysses");
+      assert.equal((await follower.next()).type, "reset");
+      assert.equal((await follower.next()).data["title"], "Ulysses");
+      await server.stop();
+    } finally {
+      await removeFolder(own);
+    }
+  },
+);
