@@ -83,7 +83,6 @@ async function prune(store: Store, target: string): Promise<void> {
   if (table === undefined) return;
   const hasProperty = ({ document }: Row) => Object.hasOwn(document, property);
   const hidden = table.rows().filter(hasProperty);
-  const declarations = store.table(declarationTable);
   while (hidden.length > 0) {
     const batch = takeBatch(hidden);
     await store.settle(() => {
@@ -95,8 +94,9 @@ async function prune(store: Store, target: string): Promise<void> {
           if (property === "id") return ["del", name, id];
           return ["put", name, { id, ...others }];
         });
-      // So that nobody who follows is told of changes: followers begin anew.
-      for (const { document } of property === "id" ? [] : declarations.rows()) {
+      const { document } = store.table(declarationTable).get(1) ?? {};
+      if (document && property !== "id") {
+        // Clients that follow begin anew: they would be told of records created.
         mutations.push(["put", declarationTable, document]);
       }
       return { seq: store.apply(mutations, 0, { allowWhenFull: true }) };

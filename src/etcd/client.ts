@@ -17,7 +17,7 @@ import { performance } from "node:perf_hooks";
 import { setTimeout as delay } from "node:timers/promises";
 import { errorCode, errorText } from "../store/error.ts";
 import type { EtcdOptions } from "../store/shared.ts";
-import { etcdError, kindOf } from "./errors.ts";
+import { codeOf, etcdError } from "./errors.ts";
 
 /** A key with its value. */
 export interface KeyValue {
@@ -225,7 +225,7 @@ export class EtcdClient {
           this.#endpoints.push(...this.#endpoints.splice(0, 1));
         }
         if (leftMs < timeoutMs * 0.3 || !isUncertain && !isSignedOut) {
-          throw etcdError(error, isRepeated ? undefined : kindOf(error, code));
+          throw etcdError(error, isRepeated ? undefined : codeOf(error, code));
         }
         // A pause after each round.
         if (attempt % this.#endpoints.length === 0) await delay(100);

@@ -1,6 +1,6 @@
 /** The errors of etcd as an operator reads them: what was wrong, whether anything was changed, and what helps. */
 
-import { errorCode, errorText, StoreError } from "../store/error.ts";
+import { errorText, StoreError } from "../store/error.ts";
 
 /** The gRPC code of an etcd that has reached a limit. */
 const exhausted = 8;
@@ -8,8 +8,8 @@ const exhausted = 8;
 /** The text of the error if it is the quota of its database. */
 const databaseFull = "space exceeded";
 
-/** Returns the code of a StoreError for one after which nothing was changed. */
-export function kindOf(error: unknown, code: number) {
+/** Returns the code of the StoreError for an error of etcd, with its gRPC code, after which nothing was changed. */
+export function codeOf(error: unknown, code: number) {
   const isFull = errorText(error).includes(databaseFull);
   return isFull && code === exhausted ? "disk-full" : "unreachable";
 }
@@ -51,7 +51,6 @@ const advices = [
 ] as const;
 
 function describe(cause: unknown): string {
-  if (errorCode(cause) === "ABORT_ERR") return "no answer in time";
   const text = errorText(cause).slice(0, 200).trim();
   const [, advice] = advices.find(([reported]) => text.includes(reported)) ??
     [];

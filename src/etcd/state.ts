@@ -45,7 +45,7 @@ import {
 /** etcd accepts requests of 1.5 MiB by default. */
 export const maxValueBytes = 1 << 20;
 
-/** Batches that are read at once, however long they are. */
+/** Batches that are read at once: an answer with so many is never too long. */
 const batchesPerRead = 8;
 /** The most batches that are read at once, if those before were short. */
 const maxBatchesPerRead = 64;
@@ -230,14 +230,14 @@ export async function* readLog(
     const seq = seqOf(head);
     if (seq >= seqOf(to)) throw refuse("head");
     if (next.length === 0) {
-      const all = rangeOf("log", seq + 1);
+      const keys = rangeOf("log", seq + 1);
       const limit = Math.min(
         Math.ceil(batchesPerRead * maxValueBytes / longest),
         maxBatchesPerRead,
       );
-      next = await client.get(all, limit).catch((error) => {
+      next = await client.get(keys, limit).catch((error) => {
         if (!errorText(error).includes(tooLong)) throw error;
-        return client.get(all, batchesPerRead);
+        return client.get(keys, batchesPerRead);
       });
       longest = Math.max(...next.map(({ value }) => value.length));
     }

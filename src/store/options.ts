@@ -31,6 +31,6 @@ export type Logger = (
 
 /** How a transaction is accepted. */
 export interface CommitOptions {
-  /** Accepted on a full disk and in a full memory too: a sign-in, without which nobody could delete. */
+  /** Accepted on a full disk and in a full memory too, such as a sign-in or the first user, without which nobody could delete. */
   readonly allowWhenFull?: boolean;
 }

@@ -110,7 +110,8 @@ function explain(error: unknown, path: string): string {
     const line = Number.parseInt(stack.split(`${basename(path)}:`)[1] ?? "");
     const message = errorText(error).replace(/ imported from .*/s, "")
       .replaceAll(/\s+/g, " ");
-    const isScript = errorCode(error) === "ERR_REQUIRE_CYCLE_MODULE" || // as which it is loaded if "locked" hides package.json
+    // The former under "locked", where Node.js cannot read package.json.
+    const isScript = errorCode(error) === "ERR_REQUIRE_CYCLE_MODULE" ||
       error instanceof SyntaxError &&
         /'(?:ex|im)port'|import statement/.test(message);
     const advice = isScript
