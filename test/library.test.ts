@@ -1,307 +1,145 @@
-/** A library that is served from its declaration alone, as a client sees it. */
+/** An API of one's own: CONTRACT section 13, and 11 of collections. */
 
-import { strict as assert } from "node:assert";
-import { Buffer } from "node:buffer";
-import { join } from "node:path";
-import { after, before, describe, test } from "node:test";
-import {
-  type Answer,
-  lacks,
-  type RequestOptions,
-  type Server,
-  start,
-} from "./harness.ts";
-import { extension } from "./root.ts";
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { against, type Row } from "./rows.ts";
+import { beside } from "./server.ts";
 
-const file = join(import.meta.dirname, `library/collections${extension}`);
-
-const seed = {
-  authors: [
-    { name: "Christa Wolf", born_on: "1929-03-18" },
-    { name: "Ursula K. Le Guin" },
-  ],
-  books: [
-    { title: "Kassandra", author_id: 1, genre: "novel", isbn: "9783423000015" },
-    {
-      title: "The Lathe of Heaven",
-      author_id: 2,
-      genre: "novel",
-      isbn: "9783423000022",
-      pages: 184,
-      published_on: "1971-01-01",
-    },
-    {
-      title: "Always Coming Home",
-      author_id: 2,
-      translator_id: 1,
-      sequel_of_id: 2,
-      genre: "science",
-      isbn: "9793423000039",
-    },
-  ],
-  notes: [{ owner_id: 1, text: "of the admin" }],
-};
-
-let server: Server;
-let admin: string;
-let librarian: string;
-let member: string;
-/** Everything that the server has logged. */
-const said: string[] = [];
-
-async function send(
-  method: string,
-  path: string,
-  options: RequestOptions = {},
-): Promise<Answer> {
-  const response = await server.request(method, path, options);
-  said.push(`${method} ${path}`, response.text, ...response.headers.values());
-  return response;
-}
-
-async function signUp(username: string, role?: string): Promise<string> {
-  const password = "a long enough one";
-  const json = { username, password, ...(role && { role }) };
-  const { status, body } = await send("POST", "/v1/users", {
-    token: admin,
-    json,
-  });
-  assert.equal(status, 201);
-  assert.equal(body.role, role ?? "member");
-  return await server.signIn(username, password);
-}
-
-before(async () => {
-  const args = ["--collections", file];
-  server = await start({ args, seed, isNew: true, env: { COLLECTIONS: "" } });
-  admin = await server.signIn();
-  librarian = await signUp("lia", "librarian");
-  member = await signUp("mo");
+const book = { title: "Emma", genre: "novel", isbn: "978{n}" };
+const loan = { book_id: "{book}", due_on: "2026-02-01" };
+const note = { text: "Read on", slug: "s{n}" };
+const { forget, request, rows } = await against({
+  title: "Library API",
+  roles: ["member", "librarian", "admin"],
+  collections: ["authors", "books", "loans", "notes"],
+  fixtures: {
+    author: ["authors", { name: "Author {n}" }],
+    strasse: ["authors", { name: "Strasse{n}" }],
+    book: ["books", book],
+    work: ["books", { ...book, isbn: "978{n3}", author_id: "{author}", translator_id: "{author}" }],
+    sequel: ["books", { ...book, isbn: "978{n4}", sequel_of_id: "{book}", title: "Anna" }],
+    loan: ["loans", loan],
+    note: ["notes", note],
+    remark: ["notes", { text: "Of a book", book_id: "{book}" }],
+    user: ["users", { username: "user{n}", password: "user-password" }],
+  },
+  environment: { COLLECTIONS: beside("library") },
 });
-after(() => server.stop());
 
-const titles = ({ body }: Answer) =>
-  body.map(({ title }: { title: string }) => title);
+rows("Addresses and names follow from the declaration", [
+  ["anyone", "GET /", 200, undefined, { shows: { authors_url: "/v1/authors", notes_url: "/v1/notes", zoos_url: undefined } }],
+  ["anyone", "GET /zoos", 40400],
+  ["anyone", "GET /authors/{author}", 200, undefined, {
+    shows: { books_url: "/v1/authors/{author}/books", translations_url: "/v1/authors/{author}/translations", born_on: null },
+  }],
+  ["anyone", "GET /books/{work}", 200, undefined, {
+    shows: { author_url: "/v1/authors/{author}", translator_url: "/v1/authors/{author}", sequel_of_url: null, sequels_url: "/v1/books/{work}/sequels" },
+  }],
+  ["anyone", "GET /authors/{author}/translations", 200, undefined, { with: "{work}{book}", shows: [{ id: "{work}" }] }],
+  ["anyone", "GET /books/{book}/sequels", 200, undefined, { with: "{sequel}", shows: [{ id: "{sequel}" }] }],
+  ["librarian", "POST /authors/{author}/translations", 201, book, { shows: { translator_id: "{author}", author_id: null } }],
+  ["anyone", "GET /authors/{author}/sequels", 40400],
+  ["anyone", "GET /books?id:in={book},{sequel}&order=desc", 200, undefined, { shows: [{ id: "{sequel}" }, { id: "{book}" }] }],
+  ["anyone", "GET /books?id:in={sequel},{book}", 200, undefined, { shows: [{ id: "{sequel}" }, { id: "{book}" }] }],
+  ["anyone", "GET /books?id:in={work},{sequel},{book}&sortby=title,id&order=desc,asc", 200, undefined, {
+    shows: [{ id: "{work}" }, { id: "{book}" }, { id: "{sequel}" }],
+  }],
+  ["member", "POST /authors", 40300, {}],
+  ["librarian", "DELETE /authors/{author}", 40300],
+  ["librarian", "GET /users", 40300],
+  ["member", "GET /loans", 200],
+  ["anyone", "GET /notes", 40100],
+]);
 
-/** The fields and codes of the errors of a response. */
-const errorsOf = ({ status, body, text }: Answer) => {
-  assert.equal(status, 422, text);
-  return body.errors.map((each: { field: string; code: string }) =>
-    `${each.field} ${each.code}`
-  );
-};
+const invalid = (line: `${string} ${string}`, body: object, errors: Record<string, string>, more = {}): Row => ["admin", line, 42200, body, { errors, ...more }];
+rows("Rules of the declaration hold for each write", [
+  ["librarian", "POST /books", 201, { ...book, published_on: "2001-01-01", reprinted_on: "2001-01-01" }],
+  invalid("POST /books", { ...book, published_on: "2001-01-02", reprinted_on: "2001-01-01" }, { reprinted_on: "rule" }),
+  ["librarian", "PUT /books/{book}", 201, { ...book, published_on: "2001-01-01" }],
+  invalid("PUT /books/{book}", { ...book, published_on: "2001-01-02", reprinted_on: "2001-01-01" }, { reprinted_on: "rule" }),
+  invalid("PATCH /books/{book}", { published_on: "2001-01-02", reprinted_on: "2001-01-01" }, { reprinted_on: "rule" }),
+  invalid("POST /books", { ...book, isbn: "9771234567890" }, { isbn: "format" }),
+  invalid("POST /books", { ...book, genre: "drama" }, { genre: "enum" }),
+  invalid("POST /books", { ...book, pages: 0 }, { pages: "range" }),
+  invalid("POST /books", { ...book, author_id: 999999 }, { author_id: "reference" }),
+  invalid("PATCH /books/{book}", { isbn: "978{n2}" }, { isbn: "unique" }, { with: "{book2}" }),
+  invalid("POST /loans", { ...loan, book_id: "{book}" }, { book_id: "unique" }, { with: "{loan}" }),
+  ["member", "POST /loans", 201, { ...loan, due_on: "2026-02-02" }, { with: "{loan}", shows: { returned: false, state: "new", fee: null } }],
+  ["member", "PUT /loans/{loan}", 201, { ...loan, fee: 0 }],
+  invalid("POST /loans", { ...loan, returned: null, state: null, fee: 10.5 }, { returned: "type", state: "type", fee: "range" }),
+  invalid("POST /loans", { ...loan, returned: "true" }, { returned: "type" }),
+  ["member", "POST /loans", 201, { ...loan, lent_at: "2026-01-31T12:00:00.5+01:00" }, { shows: { lent_at: "2026-01-31T11:00:00.500Z" } }],
+  ...["2026-01-31T12:00:00.1234Z", "2026-01-31", "2026-02-30T12:00:00Z", "2026-01-31T24:00:00Z", "2026-01-31T12:00:00"].map((lent_at) =>
+    invalid("POST /loans", { ...loan, lent_at }, { lent_at: "format" }, { with: " " })
+  ),
+  ["member", "POST /loans", 201, { ...loan, remark: "a\r\nb\rc\n\td" }, { shows: { remark: "a\nb\nc\n\td" } }],
+  invalid("POST /loans", { ...loan, remark: "a\u0000" }, { remark: "format" }),
+  ["member", "POST /loans", 201, { ...loan, remark: "\u{1F98A}".repeat(29_900) }],
+  ["member", "POST /loans", 41300, " ".repeat(120_001)],
+  ["anyone", "GET /books?pages=1&genre=poetry", 200, undefined, { shows: [] }],
+  ["member", "GET /loans?returned=true&remark:contains=a", 200, undefined, { shows: [] }],
+  ...["sortby=remark", "remark:lt=a", "remark:starts=a", "remark:in=a"].map((query): Row => ["member", `GET /loans?${query}`, /sortby/.test(query) ? 40004 : 40003]),
+]);
 
-describe("a library", () => {
-  test("has its collections at the root, with the seed in them", async () => {
-    const { body } = await send("GET", "/");
-    assert.equal(body.authors_url, "/v1/authors");
-    assert.equal(body.books_url, "/v1/books");
-    const { headers } = await send("GET", "/v1/authors");
-    assert.equal(headers.get("x-total-count"), "2");
-    // Of the user that the same start creates.
-    const own = await send("GET", "/v1/notes/1", { token: admin });
-    assert.equal(own.body.owner_id, 1);
+rows("unique ignores case, form and space", [
+  ...["straße{n}", " STRASSE{n} ", "ＳＴＲＡＳＳＥ{n}"].map((name): Row => invalid("PUT /authors/{author}", { name }, { name: "unique" }, { with: "{strasse}" })),
+]);
+
+rows("DELETE with cascade empties what may be empty", [
+  ["admin", "DELETE /authors/{author}", 40900, undefined, { with: "{work}", says: /1 book/ }],
+  ["admin", "DELETE /authors/{author}?cascade=true", 204, undefined, { with: "{work}", changes: ["-/v1/authors/{author}", "/v1/books/{work}"] }],
+  ["librarian", "DELETE /books/{book}?cascade=true", 204, undefined, {
+    with: "{loan}{sequel}",
+    changes: ["-/v1/books/{book}", "-/v1/loans/{loan}", "/v1/books/{sequel}"],
+  }],
+  ["librarian", "DELETE /books/{book}", 40900, undefined, { with: "{remark}", says: /\bothers\b/ }],
+  ["librarian", "DELETE /books/{book}", 40900, undefined, { with: "{remark}{remark2}", says: /^(?!.*\b2\b)/ }],
+  ["librarian", "DELETE /books/{book}?cascade=true", 40300, undefined, { with: "{remark}" }],
+  ["admin", "DELETE /books/{book}?cascade=true", 204, undefined, { with: "{remark}", changes: ["-/v1/books/{book}", "/v1/notes/{remark}"] }],
+]);
+
+rows("A private record is its owner's and the highest role's", [
+  ["admin", "GET /notes/{note}", 200, undefined, { shows: { owner_id: 1 } }],
+  ...["member"].flatMap((who): Row[] => [
+    ...["GET", "PUT", "PATCH", "DELETE"].map((method): Row => [who, `${method} /notes/{note}`, 40401, /P/.test(method) ? note : undefined]),
+    [who, "GET /notes/{note-gone}", 40401],
+  ]),
+  ["librarian", "GET /notes", 200, undefined, { with: "{note}", shows: [], has: { "X-Total-Count": "0" } }],
+  ["librarian", "GET /notes?owner_id=1&sortby=text", 200, undefined, { with: "{note}", shows: [] }],
+  ["member", "GET /notes/{note}/replies", 40401],
+  ["member", "POST /notes/{note}/replies", 40401, note],
+  ["member", "POST /notes", 42200, { ...note, note_id: "{note}" }, { errors: { note_id: "reference" } }],
+  ["admin", "POST /notes/{note}/replies", 201, { text: "Yes" }, { shows: { note_id: "{note}" } }],
+  ["librarian", "GET /books/{book}/notes", 200, undefined, { with: "{remark}", shows: [] }],
+  ["librarian", "GET /books/{book}/notes/{remark}", 40401],
+  ["member", "POST /notes", 201, note, { with: "{note}", shows: { owner_id: /^[^1]$/ } }],
+  ["admin", "POST /notes", 42200, note, { with: "{note}", errors: { slug: "unique" } }],
+  ["member", "POST /notes", 42200, { ...note, owner_id: 1 }, { errors: { owner_id: "read_only" } }],
+  ["admin", "POST /notes", 201, { ...note, owner_id: "{user}" }, { shows: { owner_id: "{user}" } }],
+  ["admin", "PATCH /notes/{note}", 201, { owner_id: "{user}" }, { shows: { owner_id: "{user}" } }],
+  ["admin", "POST /notes", 42200, { ...note, owner_id: 999999 }, { errors: { owner_id: "reference" } }],
+]);
+
+test("A private record is shown to its owner alone", async () => {
+  const { json } = await request("member", "POST", "/notes", note);
+  const status = async (who: string, method = "GET") => (await request(who, method, `/notes/${json.id}`, method === "PATCH" ? {} : undefined)).status;
+  assert.deepEqual([await status("member"), await status("librarian"), await status("admin")], [200, 404, 200]);
+  const owners = (await request("member", "GET", "/notes?limit=100")).json.map(({ owner_id }: { owner_id: number }) => owner_id);
+  assert.deepEqual([...new Set(owners)], [json.owner_id]);
+  assert.deepEqual([await status("member", "PATCH"), await status("librarian", "PATCH"), await status("admin", "PATCH")], [201, 404, 201]);
+  assert.deepEqual([await status("librarian", "DELETE"), await status("member", "DELETE")], [404, 204]);
+  forget();
+});
+
+test("Another role can oversee private records", async () => {
+  const { run } = await against({
+    title: "API",
+    roles: ["viewer", "keeper", "admin"],
+    collections: ["drafts"],
+    fixtures: { draft: ["drafts", { text: "A" }] },
+    environment: { COLLECTIONS: beside("overseen") },
   });
-
-  test("sorts its books by title, and by what a client asks for", async () => {
-    const sorted = ["Always Coming Home", "Kassandra", "The Lathe of Heaven"];
-    assert.deepEqual(titles(await send("GET", "/v1/books")), sorted);
-    assert.deepEqual(
-      titles(await send("GET", "/v1/books?sortby=genre,title&order=asc,desc")),
-      ["The Lathe of Heaven", "Kassandra", "Always Coming Home"],
-    );
-  });
-
-  test("links a book with its author, translator, sequels, or none", async () => {
-    const { body: one } = await send("GET", "/v1/books/1");
-    assert.equal(one.author_url, "/v1/authors/1");
-    assert.equal(one.translator_id, null);
-    assert.equal(one.translator_url, null);
-    assert.equal(one.sequel_of_url, null);
-    assert.equal(one.sequels_url, "/v1/books/1/sequels");
-    const { body: wolf } = await send("GET", "/v1/authors/1");
-    assert.equal(wolf.books_url, "/v1/authors/1/books");
-    assert.deepEqual(titles(await send("GET", wolf.books_url)), ["Kassandra"]);
-    assert.equal(wolf.translations_url, "/v1/authors/1/translations");
-    const third = ["Always Coming Home"];
-    assert.deepEqual(titles(await send("GET", wolf.translations_url)), third);
-    assert.deepEqual(titles(await send("GET", "/v1/books/2/sequels")), third);
-    assert.deepEqual(
-      titles(await send("GET", "/v1/books?translator_id=null&sortby=id")),
-      ["Kassandra", "The Lathe of Heaven"],
-    );
-  });
-
-  test("checks every property of a book, and the book as a whole", async () => {
-    const wrong = await send("POST", "/v1/books", {
-      token: librarian,
-      json: {
-        author_id: 99,
-        title: " ",
-        genre: "drama",
-        pages: 0,
-        isbn: "9783423",
-        published_on: "1983-02-30",
-        shelf: 1,
-      },
-    });
-    assert.deepEqual(errorsOf(wrong).toSorted(), [
-      "author_id reference",
-      "genre enum",
-      "isbn format",
-      "pages range",
-      "published_on format",
-      "shelf unknown",
-      "title length",
-    ]);
-    assert.match(wrong.text, /must be 13 digits that begin with 978 or 979/);
-    const json = {
-      title: "Medea",
-      genre: "novel",
-      isbn: "9783423000015",
-      published_on: "1996-01-01",
-      reprinted_on: "1995-01-01",
-    };
-    const token = librarian;
-    const twice = await send("POST", "/v1/books", { token, json });
-    assert.deepEqual(errorsOf(twice), ["isbn unique"]);
-    const isbn = "9783423000046";
-    const earlier = await send("POST", "/v1/books", {
-      token,
-      json: { ...json, isbn },
-    });
-    assert.deepEqual(errorsOf(earlier), ["reprinted_on rule"]);
-    const { status, body } = await send("POST", "/v1/authors/1/books", {
-      token,
-      json: { ...json, isbn, reprinted_on: null },
-    });
-    assert.equal(status, 201);
-    assert.equal(body.author_id, 1);
-    assert.equal(body.pages, null);
-    const patched = await send("PATCH", body.url, {
-      token,
-      json: { reprinted_on: "1995-12-31" },
-    });
-    assert.deepEqual(errorsOf(patched), ["reprinted_on rule"]);
-  });
-
-  test("knows its own roles", async () => {
-    const json = { name: "Maryse Condé" };
-    const refused = await send("POST", "/v1/authors", { token: member, json });
-    assert.equal(refused.status, 403);
-    assert.match(refused.body.error, /librarian/);
-    const created = await send("POST", "/v1/authors", {
-      token: librarian,
-      json,
-    });
-    assert.equal(created.status, 201);
-    const { url } = created.body;
-    const kept = await send("DELETE", url, { token: librarian });
-    assert.equal(kept.status, 403);
-    assert.equal((await send("DELETE", url, { token: admin })).status, 204);
-    const users = { token: librarian };
-    assert.equal((await send("GET", "/v1/users", users)).status, 403);
-    const keeper = await send("PATCH", "/v1/users/3", {
-      token: admin,
-      json: { role: "keeper" },
-    });
-    assert.deepEqual(errorsOf(keeper), ["role enum"]);
-    assert.match(keeper.text, /\\"member\\", \\"librarian\\", \\"admin\\"/);
-  });
-
-  test("keeps an author with books, unless the books may be without an author", async () => {
-    const token = admin;
-    const refused = await send("DELETE", "/v1/authors/2", { token });
-    assert.equal(refused.status, 409);
-    const path = "/v1/authors/2?cascade=true";
-    assert.equal((await send("DELETE", path, { token })).status, 204);
-    const { body } = await send("GET", "/v1/books/2");
-    assert.equal(body.author_id, null);
-    assert.equal(body.author_url, null);
-  });
-
-  test("shows the notes of each user only to that user and the highest role", async () => {
-    const note = { text: "return Kassandra" };
-    const { status, body } = await send("POST", "/v1/notes", {
-      token: member,
-      json: note,
-    });
-    assert.equal(status, 201);
-    assert.equal(body.owner_id, 3);
-    for (const [token, count] of [[member, "1"], [librarian, "0"]] as const) {
-      const { headers } = await send("GET", "/v1/notes", { token });
-      assert.equal(headers.get("x-total-count"), count);
-    }
-    const { url } = body;
-    const json = { text: "mine" };
-    for (const method of ["GET", "PATCH", "DELETE"]) {
-      const options = { token: librarian, ...(method === "PATCH" && { json }) };
-      assert.equal((await send(method, url, options)).status, 404);
-    }
-    const seen = await send("GET", url, { token: admin });
-    assert.equal(seen.body.text, note.text);
-    const changed = await send("PATCH", url, { token: member, json });
-    assert.equal(changed.status, 201);
-    assert.equal(changed.body.owner_id, 3);
-    assert.equal((await send("GET", "/v1/notes")).status, 401);
-  });
-
-  test(
-    "imports books by the same rules",
-    { skip: lacks("imports") },
-    async () => {
-      const lines = [
-        { title: "A", genre: "poetry", isbn: "9780000000001" },
-        {
-          title: "B",
-          genre: "poetry",
-          isbn: "9780000000002",
-          published_on: "2001-01-01",
-          reprinted_on: "2000-01-01",
-        },
-      ];
-      const { headers } = await send("POST", "/v1/books", {
-        token: librarian,
-        raw: lines.map((line) => `${JSON.stringify(line)}\n`).join(""),
-        headers: { "content-type": "application/x-ndjson" },
-      });
-      const task = headers.get("location") ?? "";
-      let body;
-      do {
-        ({ body } = await send("GET", task, { token: librarian }));
-      } while (!["succeeded", "failed"].includes(body.status));
-      assert.equal(body.imported, 1);
-      assert.equal(body.errors[0]?.errors[0]?.code, "rule");
-    },
-  );
-
-  test("has its own title everywhere, and never that of the sample", async () => {
-    const token = admin;
-    const [, claims = ""] = token.split(".");
-    const { iss } = JSON.parse(Buffer.from(claims, "base64url").toString());
-    assert.equal(iss, "Library API");
-    const anonymous = await send("POST", "/v1/books", { json: {} });
-    assert.equal(
-      anonymous.headers.get("www-authenticate"),
-      'Bearer realm="Library API"',
-    );
-    for (const path of ["/v1/books", "/v1/authors/1", "/v1/users"]) {
-      await send("OPTIONS", path, { token });
-    }
-    await send("GET", "/nowhere");
-    await send("GET", "/v1/books?colour=red");
-    await send("GET", "/health");
-    if (lacks("openapi") === false) {
-      const { body } = await send("GET", "/v1/openapi.json");
-      assert.equal(body.info.title, "Library API");
-    }
-    if (lacks("metrics") === false) {
-      const { text } = await send("GET", "/metrics", { token });
-      assert.match(text, /^library_api_/m);
-    }
-    await server.end();
-    for (const text of [iss, server.output(), ...said]) {
-      assert.doesNotMatch(text, /zoo|keeper|viewer|animal/i);
-    }
-  });
+  await run(["anyone", "GET /drafts", 40100]);
+  await run(["keeper", "GET /drafts/{draft}", 200]);
+  await run(["viewer", "GET /drafts/{draft}", 40401]);
 });

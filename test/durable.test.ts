@@ -1,0 +1,167 @@
+/** What was acknowledged is there after every crash: CONTRACT section 4, durable. */
+
+import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { checkAnswer } from "./rows.ts";
+import { type Answer, beside, loader, send, serve, stop, temporaryFolder } from "./server.ts";
+
+const zoo = (name: string) => ({ name, city: "b", country: "NL" });
+type Server = Awaited<ReturnType<typeof serve>>;
+
+/** Returns what sends requests as admin, with a token or a new one. */
+async function asAdmin({ origin }: Server, given?: string) {
+  const form = { username: "admin", password: "admin-password" };
+  const token: string = given ?? (await send(origin, "/v1/authorizations", { method: "POST", body: form })).json.token;
+  const headers = { Authorization: `Bearer ${token}` };
+  return { token, request: (method: string, path: string, body?: object) => send(origin, `/v1${path}`, { method, body, headers }) };
+}
+
+/** What is known of a zoo: its id once it is acknowledged, its city, and what may be instead. */
+interface Known {
+  id?: number;
+  city: string;
+  next?: string;
+  deletion?: "sent" | "acknowledged";
+}
+
+test("A crash loses nothing that was acknowledged", async () => {
+  const DATA_DIR = join(temporaryFolder(), "store");
+  const known = new Map<string, Known>();
+  const ids = new Set<number>();
+  let count = 0;
+  let server = await serve({ DATA_DIR, JWT_SECRET: "" });
+  const { token } = await asAdmin(server);
+  for (const end of [12, 60]) {
+    const { request } = await asAdmin(server, token); // which is valid after each crash
+    let acknowledged = 0;
+    const done = (answer: Answer, status: number) => {
+      assert.equal(answer.status, status, answer.text);
+      // The signal comes in the moment of an acknowledgement.
+      if (++acknowledged === end) server.child.kill("SIGKILL");
+      return answer;
+    };
+    const write = async () => {
+      while (acknowledged < end) {
+        const name = `zoo ${count++}`;
+        const state: Known = { city: "b" };
+        known.set(name, state);
+        const created = done(await request("POST", "/zoos", zoo(name)), 201);
+        const id = Number(created.json.id);
+        assert.ok(!ids.has(id), "an id is given twice");
+        ids.add(id);
+        Object.assign(state, { id, next: "c" });
+        done(await request("PATCH", `/zoos/${id}`, { city: "c" }), 201);
+        state.city = "c";
+        if (count % 3 > 0) continue;
+        state.deletion = "sent";
+        done(await request("DELETE", `/zoos/${id}`), 204);
+        state.deletion = "acknowledged";
+      }
+    };
+    const writers = Array.from({ length: 6 }, () =>
+      write().catch((error) => {
+        if (error instanceof assert.AssertionError) throw error;
+      }));
+    await Promise.all(writers);
+    await stop(server, 0);
+    server = await serve({ DATA_DIR, JWT_SECRET: "" });
+    const seen = new Set<string>();
+    for (let offset = 0, total = 1; offset < total; offset += 100) {
+      const { json, headers } = await send(server.origin, `/v1/zoos?limit=100&offset=${offset}`);
+      total = Number(headers["x-total-count"]);
+      for (const { id, name, city } of json) {
+        const state = known.get(name);
+        assert.ok(state && !seen.has(name), `${name} is unknown or twice`);
+        assert.notEqual(state.deletion, "acknowledged", `${name} is back`);
+        assert.ok(city === state.city || city === state.next, `${name} has ${city}`);
+        assert.equal(id, state.id ?? id);
+        seen.add(name);
+        Object.assign(state, { id, city });
+      }
+    }
+    for (const [name, { id, deletion }] of known) {
+      if (id !== undefined && deletion === undefined) assert.ok(seen.has(name), `${name} is lost`);
+      if (!seen.has(name)) known.delete(name);
+    }
+  }
+});
+
+test("A disk decides when a write counts", async (t) => {
+  const folder = temporaryFolder();
+  const DISK = join(folder, "disk");
+  const disk = (mode: string) => writeFileSync(DISK, mode);
+  disk("");
+  const options = { DATA_DIR: join(folder, "store"), DISK, NODE_OPTIONS: [...loader, `--import=${beside("disk")}`].join(" ") };
+  const server = await serve(options);
+  const { request, token } = await asAdmin(server);
+  const { json: { id } } = await request("POST", "/zoos", zoo("first"));
+  await request("POST", "/zoos", zoo("other"));
+
+  await t.test("A write that is not durable is neither acknowledged nor shown", async () => {
+    disk("hold");
+    const ended: string[] = [];
+    const begin = async (name: string, answer: Promise<Answer>) => {
+      const { status } = await answer;
+      ended.push(name);
+      return status;
+    };
+    const all = [
+      begin("POST", request("POST", "/zoos", zoo("second"))),
+      begin("PATCH", request("PATCH", `/zoos/${id}`, { city: "c" })),
+      begin("DELETE", request("DELETE", `/zoos/${id + 1}`)),
+      begin("sign-in", send(server.origin, "/v1/authorizations", { method: "POST", body: { username: "admin", password: "admin-password" } })),
+    ];
+    // The root depends on no record; each of its responses gives the others time.
+    const pass = async () => {
+      for (let turn = 0; turn < 300; turn++) await request("OPTIONS", "/zoos");
+    };
+    await pass();
+    const paths = [`/zoos/${id}`, `/zoos/${id + 1}`, `/zoos/${id + 2}`, "/zoos"];
+    all.push(...paths.map((path) => begin(path, request("GET", path))));
+    all.push(begin("double", request("DELETE", `/zoos/${id + 1}`)));
+    await pass();
+    assert.deepEqual(ended, []);
+    disk("");
+    assert.deepEqual(await Promise.all(all), [201, 201, 204, 201, 200, 410, 200, 200, 404]);
+  });
+
+  await t.test("A full disk refuses writes and changes nothing", async () => {
+    disk("full");
+    const before = (await request("GET", "/zoos")).text;
+    for (const [method, path, body] of [["POST", "/zoos", zoo("third")], ["PATCH", `/zoos/${id}`, { city: "d" }]] as const) {
+      const answer = await request(method, path, body);
+      checkAnswer(answer, "zoo-api");
+      assert.equal(answer.json.errorCode, 50301);
+    }
+    assert.equal((await request("GET", "/zoos")).text, before);
+    disk("");
+    assert.equal((await request("PATCH", `/zoos/${id}`, { city: "d" })).status, 201);
+  });
+
+  await t.test("A disk that fails leaves the outcome open, then only reads", async () => {
+    disk("fault");
+    const before = (await request("GET", "/zoos")).text;
+    const answer = await request("PATCH", `/zoos/${id}`, { city: "e" });
+    checkAnswer(answer, "zoo-api");
+    assert.equal(answer.json.errorCode, 50000);
+    disk("");
+    assert.equal((await request("POST", "/zoos", zoo("fourth"))).json.errorCode, 50300);
+    assert.equal((await request("GET", "/zoos")).text, before);
+    assert.equal((await send(server.origin, "/health")).json.status, "read-only");
+    await stop(server, "SIGKILL");
+    const again = await serve({ ...options });
+    const { json: [first] } = await send(again.origin, "/v1/zoos");
+    assert.match(first.city, /d|e/);
+
+    // A stop answers what is under way, and makes it durable.
+    disk("hold");
+    const admin = await asAdmin(again, token);
+    const pending = admin.request("POST", "/zoos", zoo("last"));
+    for (let turn = 0; turn < 30; turn++) await admin.request("OPTIONS", "/zoos");
+    const ended = stop(again);
+    disk("");
+    assert.deepEqual([(await pending).status, await ended], [201, 0]);
+  });
+});

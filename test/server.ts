@@ -1,0 +1,142 @@
+/** Starts the server under test, as a child process that knows nothing of the tests. */
+
+import { spawn } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { Agent, request as httpRequest } from "node:http";
+import { tmpdir } from "node:os";
+import { extname, join } from "node:path";
+import process from "node:process";
+
+const extension = extname(import.meta.filename);
+
+/** Returns the path of a module beside the tests, in the form in which they run. */
+export const beside = (name: string): string => join(import.meta.dirname, `${name}${extension}`);
+
+/** The entry point under test: another one by `SERVER=path/to/main.ts`. */
+export const main = process.env["SERVER"] ?? beside("../src/main");
+/** What Node.js needs to run a module in that form. */
+export const loader: readonly string[] = main.endsWith(".ts") ? ["--import=tsx"] : [];
+
+/** A secret that is easily recognized in any response. */
+export const secret = "Qw7-kernel-rows-Zx9_secret-0123456789-Yv8";
+
+process.setMaxListeners(0); // one for each child
+// Children end in a listener for the exit, which comes with no signal by itself.
+for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"]) process.on(signal, () => process.exit(1));
+
+export type Environment = Readonly<Record<string, string>>;
+
+/** Creates a folder that is removed with this process. */
+export function temporaryFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), "rows-"));
+  process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+/** Runs a command line; it dies with this process. */
+export function launch(words: readonly string[], environment: Environment) {
+  const { PATH = "", FEATURES = "none", NODE_V8_COVERAGE = "" } = process.env;
+  const child = spawn(process.execPath, [...loader, main, ...words], {
+    env: { PATH, FEATURES, NODE_V8_COVERAGE, ...environment },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  const kill = () => child.kill("SIGKILL");
+  process.once("exit", kill);
+  const run = { child, output: "", exit: Promise.resolve<number | null>(null) };
+  const ready = new Promise<string>((resolve, reject) => {
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.setEncoding("utf8").on("data", (text: string) => {
+        run.output += text;
+        const [, url] = /listening on (https?:\/\/[^\s",]+)/.exec(run.output) ?? [];
+        if (url) resolve(url);
+      });
+    }
+    run.exit = new Promise((end) => {
+      child.once("close", (code) => {
+        process.off("exit", kill);
+        reject(new Error(`The server ended: ${run.output}`));
+        end(code);
+      });
+    });
+  });
+  ready.catch(() => {}); // a command never listens
+  return Object.assign(run, { ready });
+}
+
+/** Returns the exit code of a command, or the address on which it listens instead of ending. */
+export async function ending(run: ReturnType<typeof launch>): Promise<string> {
+  const result = await Promise.race([run.exit, run.ready.catch(() => run.exit)]);
+  run.child.kill();
+  return String(result);
+}
+
+function hold({ child }: ReturnType<typeof launch>, how: "ref" | "unref"): void {
+  for (const each of [child, child.stdout, child.stderr]) Object(each)[how]();
+}
+
+/** Sends a signal, 0 for none, and returns the exit code. */
+export async function stop(run: ReturnType<typeof launch>, signal: NodeJS.Signals | 0 = "SIGTERM"): Promise<number | null> {
+  hold(run, "ref");
+  run.child.kill(signal);
+  return await run.exit;
+}
+
+/** Starts a server on a free port with an empty store, unless the environment names another. */
+export async function serve(environment: Environment = {}) {
+  const run = launch(["serve"], {
+    PORT: "0",
+    DATA_DIR: join(temporaryFolder(), "store"),
+    ADMIN_PASSWORD: "admin-password",
+    JWT_SECRET: secret,
+    ...environment,
+  });
+  const { origin } = new URL(await run.ready);
+  hold(run, "unref"); // an idle server does not keep this process from ending
+  return Object.assign(run, { origin });
+}
+
+/** A response with its body as text and, where it is JSON, as a value. */
+export interface Answer {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  readonly text: string;
+  // deno-lint-ignore no-explicit-any
+  readonly json: any;
+}
+
+export interface Sent {
+  readonly method?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  /** An object is sent as JSON, text and bytes as they are. */
+  readonly body?: unknown;
+}
+
+const agent = new Agent({ keepAlive: true });
+
+/** Sends a request whose path is not normalized, and returns the response. */
+export function send(origin: string, path: string, sent: Sent = {}): Promise<Answer> {
+  const { method = "GET", headers, body } = sent;
+  const isRaw = typeof body === "string" || body instanceof Uint8Array;
+  const bytes = body === undefined ? undefined : isRaw ? body : JSON.stringify(body);
+  const { hostname, port } = new URL(origin);
+  return new Promise((resolve, reject) => {
+    const request = httpRequest({ agent, hostname, port, path, method, timeout: 60_000 });
+    request.on("timeout", () => request.destroy(new Error("There is no response")));
+    if (bytes !== undefined) request.setHeader("Content-Type", "application/json");
+    for (const [name, value] of Object.entries(headers ?? {})) {
+      if (value) request.setHeader(name, value);
+      else request.removeHeader(name);
+    }
+    request.on("error", reject).on("response", async (response) => {
+      let text = "";
+      try {
+        for await (const part of response.setEncoding("utf8")) text += part;
+      } catch (error) {
+        return reject(error);
+      }
+      const isJson = /json/.test(response.headers["content-type"] ?? "") && text !== "";
+      const { statusCode: status = 0, headers } = response;
+      resolve({ status, headers, text, json: isJson ? JSON.parse(text) : undefined });
+    }).end(bytes);
+  });
+}
