@@ -2,11 +2,26 @@
 
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { type AddressInfo, createServer } from "node:net";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { beside, ending, type Environment, launch, send, serve, stop, temporaryFolder } from "./server.ts";
+import {
+  beside,
+  ending,
+  type Environment,
+  launch,
+  send,
+  serve,
+  stop,
+  temporaryFolder,
+} from "./server.ts";
 
 const folder = temporaryFolder();
 const file = (name: string, text: string) => {
@@ -19,23 +34,73 @@ const busy = createServer().listen(0, "127.0.0.1").unref();
 await once(busy, "listening");
 
 /** A command that ends: its exit code, and what its output says. */
-type Command = readonly [words: readonly string[], environment: Environment, exit: RegExp, output: RegExp];
+type Command = readonly [
+  words: readonly string[],
+  environment: Environment,
+  exit: RegExp,
+  output: RegExp,
+];
 const refused: readonly Command[] = [
   [[], { PORT: "65536" }, /2/, /^.*PORT.*65,?535.*\n$/],
-  [["serve", "--prot=1"], {}, /2/, /^(?=.*--prot\b)(?=.*--port\b)(?=.*help).*\n$/],
+  [
+    ["serve", "--prot=1"],
+    {},
+    /2/,
+    /^(?=.*--prot\b)(?=.*--port\b)(?=.*help).*\n$/,
+  ],
   [["sevre"], {}, /2/, /^.*sevre.*(serve|help).*\n$/],
   [[], { BASE_URL: "api" }, /2/, /^.*BASE_URL.*path.*\n$/],
   [[], { LOG: "loud" }, /2/, /^.*LOG.*silent.*\n$/],
-  [[], { ADMIN_PASSWORD: "123456789" }, /2/, /^(?!.*123456789).*ADMIN_PASSWORD.*10.*\n$/],
-  [["--jwt-secret-file", file("short", "x".repeat(31))], {}, /2/, /^.*jwt-secret-file.*32.*\n$/],
-  [[], { SEED: file("seed.json", '{"zoos":[{"name":"a","city":"b","country":"nl"}]}') }, /[12]/, /zoos\[0\].*country/],
+  [
+    [],
+    { ADMIN_PASSWORD: "123456789" },
+    /2/,
+    /^(?!.*123456789).*ADMIN_PASSWORD.*10.*\n$/,
+  ],
+  [
+    ["--jwt-secret-file", file("short", "x".repeat(31))],
+    {},
+    /2/,
+    /^.*jwt-secret-file.*32.*\n$/,
+  ],
+  [
+    [],
+    {
+      SEED: file(
+        "seed.json",
+        '{"zoos":[{"name":"a","city":"b","country":"nl"}]}',
+      ),
+    },
+    /[12]/,
+    /zoos\[0\].*country/,
+  ],
   [[], { COLLECTIONS: join(folder, "none.js") }, /2/, /none\.js/],
-  [[], { COLLECTIONS: file("none-declared.mjs", "export default () => ({ collections: [] })") }, /2/, /collection/],
-  [["--port", String((busy.address() as AddressInfo).port)], {}, /[12]/, /port/],
+  [
+    [],
+    {
+      COLLECTIONS: file(
+        "none-declared.mjs",
+        "export default () => ({ collections: [] })",
+      ),
+    },
+    /2/,
+    /collection/,
+  ],
+  [
+    ["--port", String((busy.address() as AddressInfo).port)],
+    {},
+    /[12]/,
+    /port/,
+  ],
 ];
-describe("A start that is refused says why and creates nothing", { concurrency: 2 }, () => {
+describe("A start that is refused says why and creates nothing", {
+  concurrency: 2,
+}, () => {
   for (const [index, [words, environment, exit, output]] of refused.entries()) {
-    const title = [...Object.keys(environment), ...words].join(" ").replace(folder, "").replace(/ \d+$/, "");
+    const title = [...Object.keys(environment), ...words].join(" ").replace(
+      folder,
+      "",
+    ).replace(/ \d+$/, "");
     test(`${title} ends with ${exit.source}`, async () => {
       const store = join(folder, `store${index}`);
       const run = launch(words, { PORT: "0", DATA_DIR: store, ...environment });
@@ -49,16 +114,35 @@ describe("A start that is refused says why and creates nothing", { concurrency: 
 
 /** The mistakes in mistakes.ts: collection, property, what is wrong. */
 const found: readonly RegExp[] = [
-  /\busers\b/, /a\.one.*default/, /a\.two/, /a\.three.*minimum/, /\ba\b.*boss.*viewer/, /a\.four_id.*nowhere/, /a\.limit/, /a\.five.*strong/,
-  /a\.six.*pattern/, /a\.seven.*size/, /\ba\b.*nothing/, /\ba\b.*sort.*long/, /b\.c_id|c\.b_id/, /\ba\b.*private.*boss/,
+  /\busers\b/,
+  /a\.one.*default/,
+  /a\.two/,
+  /a\.three.*minimum/,
+  /\ba\b.*boss.*viewer/,
+  /a\.four_id.*nowhere/,
+  /a\.limit/,
+  /a\.five.*strong/,
+  /a\.six.*pattern/,
+  /a\.seven.*size/,
+  /\ba\b.*nothing/,
+  /\ba\b.*sort.*long/,
+  /b\.c_id|c\.b_id/,
+  /\ba\b.*private.*boss/,
 ];
-const declared = launch([], { COLLECTIONS: mistakes, DATA_DIR: join(folder, "declared"), PORT: "0" });
+const declared = launch([], {
+  COLLECTIONS: mistakes,
+  DATA_DIR: join(folder, "declared"),
+  PORT: "0",
+});
 const declaredEnding = ending(declared);
 for (const each of found) {
   test(`A declaration's mistake is told: ${each.source}`, async () => {
     assert.equal(await declaredEnding, "2");
     const lines = declared.output.trim().split("\n");
-    assert.ok(lines.some((line) => line.includes("mistakes.") && each.test(line)), declared.output);
+    assert.ok(
+      lines.some((line) => line.includes("mistakes.") && each.test(line)),
+      declared.output,
+    );
   });
 }
 
@@ -67,41 +151,85 @@ test("version and help end at once", async () => {
   const help = launch(["--help"], {});
   assert.deepEqual([await version.exit, await help.exit], [0, 0]);
   assert.match(version.output, /^\d+\.\d+\.\d+\n$/);
-  for (const word of ["serve", "check", "backup", "user add", "--port"]) assert.ok(help.output.includes(word), word);
+  for (const word of ["serve", "check", "backup", "user add", "--port"]) {
+    assert.ok(help.output.includes(word), word);
+  }
 });
 
 const signIn = (origin: string, path: string, password: string) =>
-  send(origin, `${path}/authorizations`, { method: "POST", body: { username: "admin", password } });
+  send(origin, `${path}/authorizations`, {
+    method: "POST",
+    body: { username: "admin", password },
+  });
 
 test("A restart keeps records, users and tokens", async () => {
   const DATA_DIR = join(folder, "kept", "store");
   const zoo = { name: "a", city: "b", country: "NL" };
-  const first = await serve({ DATA_DIR, SEED: file("good.json", JSON.stringify({ zoos: [zoo] })), JWT_SECRET: "" });
+  const first = await serve({
+    DATA_DIR,
+    SEED: file("good.json", JSON.stringify({ zoos: [zoo] })),
+    JWT_SECRET: "",
+  });
   assert.equal(statSync(DATA_DIR).mode & 0o777, 0o700);
-  for (const name of readdirSync(DATA_DIR)) assert.equal(statSync(join(DATA_DIR, name)).mode & 0o077, 0, name);
+  for (const name of readdirSync(DATA_DIR)) {
+    assert.equal(statSync(join(DATA_DIR, name)).mode & 0o077, 0, name);
+  }
   assert.match(first.output, /listening on http:\/\/127\.0\.0\.1:[1-9]/);
   assert.doesNotMatch(first.output, /admin-password(?!")/);
-  const { json: { token } } = await signIn(first.origin, "/v1", "admin-password");
+  const { json: { token } } = await signIn(
+    first.origin,
+    "/v1",
+    "admin-password",
+  );
   const second = launch(["serve"], { DATA_DIR, PORT: "0" });
   assert.equal(await ending(second), "1", "two servers in one folder");
   assert.equal(await stop(first, "SIGINT"), 0);
 
   // Flags beat the environment, the first secret signs and all verify, and what is only for an empty store is ignored.
-  const secrets = `${"y".repeat(32)}\n${readFileSync(join(DATA_DIR, "secret"), "utf8")}`;
+  const secrets = `${"y".repeat(32)}\n${
+    readFileSync(join(DATA_DIR, "secret"), "utf8")
+  }`;
   const base = "https://api.example.com/zoo/";
   const words = [
-    "--port=0", "--host", "localhost", "--base-url", base, "--jwt-secret-file", file("secrets", secrets),
-    "--admin-password-file", file("password", "other-password\n"), "--seed", file("more.json", JSON.stringify({ zoos: [zoo, zoo] })),
+    "--port=0",
+    "--host",
+    "localhost",
+    "--base-url",
+    base,
+    "--jwt-secret-file",
+    file("secrets", secrets),
+    "--admin-password-file",
+    file("password", "other-password\n"),
+    "--seed",
+    file("more.json", JSON.stringify({ zoos: [zoo, zoo] })),
   ];
-  const again = launch(words, { PORT: "x", BASE_URL: "/b/", JWT_SECRET: "short", LOG: "", DATA_DIR });
+  const again = launch(words, {
+    PORT: "x",
+    BASE_URL: "/b/",
+    JWT_SECRET: "short",
+    LOG: "",
+    DATA_DIR,
+  });
   const { origin } = new URL(await again.ready);
   assert.match(again.output, /listening on http:\/\/localhost:\d/);
-  const list = await send(origin, "/zoo/v1/zoos?limit=1", { headers: { Host: "evil.example", "X-Forwarded-Host": "evil.example" } });
+  const list = await send(origin, "/zoo/v1/zoos?limit=1", {
+    headers: { Host: "evil.example", "X-Forwarded-Host": "evil.example" },
+  });
   assert.equal(list.headers["x-total-count"], "1");
-  assert.equal(list.headers["link"], `<${base}v1/zoos?limit=1&offset=0>; rel="first", <${base}v1/zoos?limit=1&offset=0>; rel="last"`);
+  assert.equal(
+    list.headers["link"],
+    `<${base}v1/zoos?limit=1&offset=0>; rel="first", <${base}v1/zoos?limit=1&offset=0>; rel="last"`,
+  );
   assert.equal(list.json[0].animals_url, `${base}v1/zoos/1/animals`);
-  assert.equal((await send(origin, "/zoo/v1/zoos/1")).json.link.rel, `collection ${base}v1/zoos`);
-  assert.equal((await send(origin, "/zoo/v1/zoos/", { headers: { Host: "evil.example" } })).headers["location"], `${base}v1/zoos`);
+  assert.equal(
+    (await send(origin, "/zoo/v1/zoos/1")).json.link.rel,
+    `collection ${base}v1/zoos`,
+  );
+  assert.equal(
+    (await send(origin, "/zoo/v1/zoos/", { headers: { Host: "evil.example" } }))
+      .headers["location"],
+    `${base}v1/zoos`,
+  );
   assert.equal((await send(origin, "/zoo/")).json.zoos_url, `${base}v1/zoos`);
   assert.equal((await send(origin, "/v1/zoos")).status, 404);
   assert.equal((await send(origin, "/zoo/health")).json.status, "ok");
@@ -110,7 +238,12 @@ test("A restart keeps records, users and tokens", async () => {
   assert.equal(headers["location"], `${base}v1/authorizations/2`);
   assert.notEqual(json.token.split(".")[0], token.split(".")[0]);
   for (const each of [token, json.token]) {
-    assert.equal((await send(origin, "/zoo/v1/user", { headers: { Authorization: `Bearer ${each}` } })).status, 200);
+    assert.equal(
+      (await send(origin, "/zoo/v1/user", {
+        headers: { Authorization: `Bearer ${each}` },
+      })).status,
+      200,
+    );
   }
   assert.equal(await stop(again), 0);
   const check = launch(["check"], { DATA_DIR });
@@ -120,6 +253,10 @@ test("A restart keeps records, users and tokens", async () => {
 test("A random password of admin is printed once", async () => {
   const run = await serve({ ADMIN_PASSWORD: "" });
   const words = run.output.match(/[\w-]{12,}/g) ?? [];
-  const answers = await Promise.all(words.filter((word) => !/folder|password/.test(word)).map((word) => signIn(run.origin, "/v1", word)));
+  const answers = await Promise.all(
+    words.filter((word) => !/folder|password/.test(word)).map((word) =>
+      signIn(run.origin, "/v1", word)
+    ),
+  );
   assert.equal(answers.filter(({ status }) => status === 201).length, 1);
 });

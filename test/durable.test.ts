@@ -5,7 +5,15 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { checkAnswer } from "./rows.ts";
-import { type Answer, beside, loader, send, serve, stop, temporaryFolder } from "./server.ts";
+import {
+  type Answer,
+  beside,
+  loader,
+  send,
+  serve,
+  stop,
+  temporaryFolder,
+} from "./server.ts";
 
 const zoo = (name: string) => ({ name, city: "b", country: "NL" });
 type Server = Awaited<ReturnType<typeof serve>>;
@@ -13,9 +21,15 @@ type Server = Awaited<ReturnType<typeof serve>>;
 /** Returns what sends requests as admin, with a token or a new one. */
 async function asAdmin({ origin }: Server, given?: string) {
   const form = { username: "admin", password: "admin-password" };
-  const token: string = given ?? (await send(origin, "/v1/authorizations", { method: "POST", body: form })).json.token;
+  const token: string = given ??
+    (await send(origin, "/v1/authorizations", { method: "POST", body: form }))
+      .json.token;
   const headers = { Authorization: `Bearer ${token}` };
-  return { token, request: (method: string, path: string, body?: object) => send(origin, `/v1${path}`, { method, body, headers }) };
+  return {
+    token,
+    request: (method: string, path: string, body?: object) =>
+      send(origin, `/v1${path}`, { method, body, headers }),
+  };
 }
 
 /** What is known of a zoo: its id once it is acknowledged, its city, and what may be instead. */
@@ -69,20 +83,28 @@ test("A crash loses nothing that was acknowledged", async () => {
     server = await serve({ DATA_DIR, JWT_SECRET: "" });
     const seen = new Set<string>();
     for (let offset = 0, total = 1; offset < total; offset += 100) {
-      const { json, headers } = await send(server.origin, `/v1/zoos?limit=100&offset=${offset}`);
+      const { json, headers } = await send(
+        server.origin,
+        `/v1/zoos?limit=100&offset=${offset}`,
+      );
       total = Number(headers["x-total-count"]);
       for (const { id, name, city } of json) {
         const state = known.get(name);
         assert.ok(state && !seen.has(name), `${name} is unknown or twice`);
         assert.notEqual(state.deletion, "acknowledged", `${name} is back`);
-        assert.ok(city === state.city || city === state.next, `${name} has ${city}`);
+        assert.ok(
+          city === state.city || city === state.next,
+          `${name} has ${city}`,
+        );
         assert.equal(id, state.id ?? id);
         seen.add(name);
         Object.assign(state, { id, city });
       }
     }
     for (const [name, { id, deletion }] of known) {
-      if (id !== undefined && deletion === undefined) assert.ok(seen.has(name), `${name} is lost`);
+      if (id !== undefined && deletion === undefined) {
+        assert.ok(seen.has(name), `${name} is lost`);
+      }
       if (!seen.has(name)) known.delete(name);
     }
   }
@@ -93,7 +115,11 @@ test("A disk decides when a write counts", async (t) => {
   const DISK = join(folder, "disk");
   const disk = (mode: string) => writeFileSync(DISK, mode);
   disk("");
-  const options = { DATA_DIR: join(folder, "store"), DISK, NODE_OPTIONS: [...loader, `--import=${beside("disk")}`].join(" ") };
+  const options = {
+    DATA_DIR: join(folder, "store"),
+    DISK,
+    NODE_OPTIONS: [...loader, `--import=${beside("disk")}`].join(" "),
+  };
   const server = await serve(options);
   const { request, token } = await asAdmin(server);
   const { json: { id } } = await request("POST", "/zoos", zoo("first"));
@@ -111,33 +137,63 @@ test("A disk decides when a write counts", async (t) => {
       begin("POST", request("POST", "/zoos", zoo("second"))),
       begin("PATCH", request("PATCH", `/zoos/${id}`, { city: "c" })),
       begin("DELETE", request("DELETE", `/zoos/${id + 1}`)),
-      begin("sign-in", send(server.origin, "/v1/authorizations", { method: "POST", body: { username: "admin", password: "admin-password" } })),
+      begin(
+        "sign-in",
+        send(server.origin, "/v1/authorizations", {
+          method: "POST",
+          body: { username: "admin", password: "admin-password" },
+        }),
+      ),
     ];
     // The root depends on no record; each of its responses gives the others time.
     const pass = async () => {
       for (let turn = 0; turn < 300; turn++) await request("OPTIONS", "/zoos");
     };
     await pass();
-    const paths = [`/zoos/${id}`, `/zoos/${id + 1}`, `/zoos/${id + 2}`, "/zoos"];
+    const paths = [
+      `/zoos/${id}`,
+      `/zoos/${id + 1}`,
+      `/zoos/${id + 2}`,
+      "/zoos",
+    ];
     all.push(...paths.map((path) => begin(path, request("GET", path))));
     all.push(begin("double", request("DELETE", `/zoos/${id + 1}`)));
     await pass();
     assert.deepEqual(ended, []);
     disk("");
-    assert.deepEqual(await Promise.all(all), [201, 201, 204, 201, 200, 410, 200, 200, 404]);
+    assert.deepEqual(await Promise.all(all), [
+      201,
+      201,
+      204,
+      201,
+      200,
+      410,
+      200,
+      200,
+      404,
+    ]);
   });
 
   await t.test("A full disk refuses writes and changes nothing", async () => {
     disk("full");
     const before = (await request("GET", "/zoos")).text;
-    for (const [method, path, body] of [["POST", "/zoos", zoo("third")], ["PATCH", `/zoos/${id}`, { city: "d" }]] as const) {
+    for (
+      const [method, path, body] of [["POST", "/zoos", zoo("third")], [
+        "PATCH",
+        `/zoos/${id}`,
+        { city: "d" },
+      ]] as const
+    ) {
       const answer = await request(method, path, body);
       checkAnswer(answer, "zoo-api");
       assert.equal(answer.json.errorCode, 50301);
     }
     assert.equal((await request("GET", "/zoos")).text, before);
     disk("");
-    assert.equal((await request("PATCH", `/zoos/${id}`, { city: "d" })).status, 201);
+    assert.equal(
+      (await request("PATCH", `/zoos/${id}`, { city: "d" })).status,
+      201,
+    );
   });
 
   await t.test("A disk that fails leaves the outcome open, then only reads", async () => {
@@ -147,9 +203,15 @@ test("A disk decides when a write counts", async (t) => {
     checkAnswer(answer, "zoo-api");
     assert.equal(answer.json.errorCode, 50000);
     disk("");
-    assert.equal((await request("POST", "/zoos", zoo("fourth"))).json.errorCode, 50300);
+    assert.equal(
+      (await request("POST", "/zoos", zoo("fourth"))).json.errorCode,
+      50300,
+    );
     assert.equal((await request("GET", "/zoos")).text, before);
-    assert.equal((await send(server.origin, "/health")).json.status, "read-only");
+    assert.equal(
+      (await send(server.origin, "/health")).json.status,
+      "read-only",
+    );
     await stop(server, "SIGKILL");
     const again = await serve({ ...options });
     const { json: [first] } = await send(again.origin, "/v1/zoos");
@@ -159,7 +221,9 @@ test("A disk decides when a write counts", async (t) => {
     disk("hold");
     const admin = await asAdmin(again, token);
     const pending = admin.request("POST", "/zoos", zoo("last"));
-    for (let turn = 0; turn < 30; turn++) await admin.request("OPTIONS", "/zoos");
+    for (let turn = 0; turn < 30; turn++) {
+      await admin.request("OPTIONS", "/zoos");
+    }
     const ended = stop(again);
     disk("");
     assert.deepEqual([(await pending).status, await ended], [201, 0]);

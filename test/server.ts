@@ -10,19 +10,24 @@ import process from "node:process";
 const extension = extname(import.meta.filename);
 
 /** Returns the path of a module beside the tests, in the form in which they run. */
-export const beside = (name: string): string => join(import.meta.dirname, `${name}${extension}`);
+export const beside = (name: string): string =>
+  join(import.meta.dirname, `${name}${extension}`);
 
 /** The entry point under test: another one by `SERVER=path/to/main.ts`. */
 export const main = process.env["SERVER"] ?? beside("../src/main");
 /** What Node.js needs to run a module in that form. */
-export const loader: readonly string[] = main.endsWith(".ts") ? ["--import=tsx"] : [];
+export const loader: readonly string[] = main.endsWith(".ts")
+  ? ["--import=tsx"]
+  : [];
 
 /** A secret that is easily recognized in any response. */
 export const secret = "Qw7-kernel-rows-Zx9_secret-0123456789-Yv8";
 
 process.setMaxListeners(0); // one for each child
 // Children end in a listener for the exit, which comes with no signal by itself.
-for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"]) process.on(signal, () => process.exit(1));
+for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"]) {
+  process.on(signal, () => process.exit(1));
+}
 
 export type Environment = Readonly<Record<string, string>>;
 
@@ -47,7 +52,8 @@ export function launch(words: readonly string[], environment: Environment) {
     for (const stream of [child.stdout, child.stderr]) {
       stream.setEncoding("utf8").on("data", (text: string) => {
         run.output += text;
-        const [, url] = /listening on (https?:\/\/[^\s",]+)/.exec(run.output) ?? [];
+        const [, url] = /listening on (https?:\/\/[^\s",]+)/.exec(run.output) ??
+          [];
         if (url) resolve(url);
       });
     }
@@ -65,17 +71,26 @@ export function launch(words: readonly string[], environment: Environment) {
 
 /** Returns the exit code of a command, or the address on which it listens instead of ending. */
 export async function ending(run: ReturnType<typeof launch>): Promise<string> {
-  const result = await Promise.race([run.exit, run.ready.catch(() => run.exit)]);
+  const result = await Promise.race([
+    run.exit,
+    run.ready.catch(() => run.exit),
+  ]);
   run.child.kill();
   return String(result);
 }
 
-function hold({ child }: ReturnType<typeof launch>, how: "ref" | "unref"): void {
+function hold(
+  { child }: ReturnType<typeof launch>,
+  how: "ref" | "unref",
+): void {
   for (const each of [child, child.stdout, child.stderr]) Object(each)[how]();
 }
 
 /** Sends a signal, 0 for none, and returns the exit code. */
-export async function stop(run: ReturnType<typeof launch>, signal: NodeJS.Signals | 0 = "SIGTERM"): Promise<number | null> {
+export async function stop(
+  run: ReturnType<typeof launch>,
+  signal: NodeJS.Signals | 0 = "SIGTERM",
+): Promise<number | null> {
   hold(run, "ref");
   run.child.kill(signal);
   return await run.exit;
@@ -114,15 +129,35 @@ export interface Sent {
 const agent = new Agent({ keepAlive: true });
 
 /** Sends a request whose path is not normalized, and returns the response. */
-export function send(origin: string, path: string, sent: Sent = {}): Promise<Answer> {
+export function send(
+  origin: string,
+  path: string,
+  sent: Sent = {},
+): Promise<Answer> {
   const { method = "GET", headers, body } = sent;
   const isRaw = typeof body === "string" || body instanceof Uint8Array;
-  const bytes = body === undefined ? undefined : isRaw ? body : JSON.stringify(body);
+  const bytes = body === undefined
+    ? undefined
+    : isRaw
+    ? body
+    : JSON.stringify(body);
   const { hostname, port } = new URL(origin);
   return new Promise((resolve, reject) => {
-    const request = httpRequest({ agent, hostname, port, path, method, timeout: 60_000 });
-    request.on("timeout", () => request.destroy(new Error("There is no response")));
-    if (bytes !== undefined) request.setHeader("Content-Type", "application/json");
+    const request = httpRequest({
+      agent,
+      hostname,
+      port,
+      path,
+      method,
+      timeout: 60_000,
+    });
+    request.on(
+      "timeout",
+      () => request.destroy(new Error("There is no response")),
+    );
+    if (bytes !== undefined) {
+      request.setHeader("Content-Type", "application/json");
+    }
     for (const [name, value] of Object.entries(headers ?? {})) {
       if (value) request.setHeader(name, value);
       else request.removeHeader(name);
@@ -134,9 +169,15 @@ export function send(origin: string, path: string, sent: Sent = {}): Promise<Ans
       } catch (error) {
         return reject(error);
       }
-      const isJson = /json/.test(response.headers["content-type"] ?? "") && text !== "";
+      const isJson = /json/.test(response.headers["content-type"] ?? "") &&
+        text !== "";
       const { statusCode: status = 0, headers } = response;
-      resolve({ status, headers, text, json: isJson ? JSON.parse(text) : undefined });
+      resolve({
+        status,
+        headers,
+        text,
+        json: isJson ? JSON.parse(text) : undefined,
+      });
     }).end(bytes);
   });
 }
