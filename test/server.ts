@@ -38,10 +38,13 @@ export function temporaryFolder(): string {
   return folder;
 }
 
-/** Runs a command line; it dies with this process. */
+/** Runs a command line; it dies with this process. Passwords are hashed cheaply, unless `HASHES` is `real`. */
 export function launch(words: readonly string[], environment: Environment) {
   const { PATH = "", FEATURES = "none", NODE_V8_COVERAGE = "" } = process.env;
-  const child = spawn(process.execPath, [...loader, main, ...words], {
+  const imports = environment["HASHES"] === "real"
+    ? loader
+    : [...loader, `--import=${beside("hashes")}`];
+  const child = spawn(process.execPath, [...imports, main, ...words], {
     env: { PATH, FEATURES, NODE_V8_COVERAGE, ...environment },
     stdio: ["ignore", "pipe", "pipe"],
   });
