@@ -1,0 +1,90 @@
+/** The commands and examples of documents, run as they are printed. */
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { existsSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import process from "node:process";
+import { type Environment, loader, main } from "./server.ts";
+
+/** A fenced block. */
+export interface Block {
+  /** The heading of level two above it. */
+  readonly section: string;
+  readonly language: string;
+  readonly text: string;
+}
+
+/** Tests run in the root of the project. */
+export const read = (path: string): string => readFileSync(path, "utf8");
+
+export function blocksIn(path: string): Block[] {
+  return read(path).split(/^## /m).flatMap((text) => {
+    const section = text.slice(0, text.indexOf("\n"));
+    return Array.from(
+      text.matchAll(/^ *```(\w*)\n([^]*?)^ *```$/gm),
+      ([, language = "", text = ""]) => ({ section, language, text }),
+    );
+  });
+}
+
+/** The command line under test, in the place of the installed one. */
+export const zooApi: string = [process.execPath, ...loader, main].map((word) =>
+  `'${word}'`
+).join(" ");
+
+/** Runs a script in bash, which dies with this process, and returns its output; it fails if the script does. */
+export async function shell(
+  script: string,
+  environment: Environment = {},
+): Promise<string> {
+  const child = spawn("bash", ["-euo", "pipefail", "-c", script], {
+    env: { ...process.env, NODE_V8_COVERAGE: "", ...environment },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  const kill = () => child.kill("SIGKILL");
+  process.once("exit", kill);
+  let output = "";
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.setEncoding("utf8").on("data", (text) => output += text);
+  }
+  const code = await new Promise((resolve) => child.once("close", resolve));
+  process.off("exit", kill);
+  assert.equal(code, 0, output);
+  return output;
+}
+
+/** Runs commands whose comments state the status of each response, checks that, and returns the responses. */
+export async function responsesTo(
+  script: string,
+  environment: Environment,
+): Promise<string[]> {
+  const output = await shell(
+    script.replace(/^# (\d{3}): .*$/gm, "printf '\\n=====$1 \\n'")
+      .replaceAll("curl -i", "curl -is"),
+    environment,
+  );
+  const responses = output.split("\n=====").slice(1);
+  assert.equal(responses.length, script.match(/curl -i/g)?.length);
+  for (const response of responses) {
+    assert.match(response, /^(\d{3}) .*\nHTTP\/1\.1 \1 /);
+  }
+  return responses;
+}
+
+/** Checks that the files and headings to which a document links are there. */
+export function checkLinks(path: string): void {
+  for (const [, link = ""] of read(path).matchAll(/\]\(([^)\s]+)\)/g)) {
+    if (/^https?:/.test(link)) continue;
+    const [file, heading] = link.split("#");
+    const target = file ? join(dirname(path), file) : path;
+    assert.ok(existsSync(target), `${path}: ${link}`);
+    if (heading === undefined) continue;
+    const headings = Array.from(
+      read(target).matchAll(/^#+ (.*)$/gm),
+      ([, text = ""]) =>
+        text.toLowerCase().replace(/[^\w\s-]/g, "").replaceAll(" ", "-"),
+    );
+    assert.ok(headings.includes(heading), `${path}: ${link}`);
+  }
+}
