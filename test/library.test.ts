@@ -1,17 +1,56 @@
 /** An API of one's own: CONTRACT section 13, and 11 of collections. */
 
 import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { test } from "node:test";
 import { against, type Row } from "./rows.ts";
-import { beside } from "./server.ts";
+import { beside, claimsOf, temporaryFolder } from "./server.ts";
 
 const book = { title: "Emma", genre: "novel", isbn: "978{n}" };
 const loan = { book_id: "{book}", due_on: "2026-02-01" };
 const note = { text: "Read on", slug: "s{n}" };
+const wish = { title: "Wish {n}", place: "Shelf" };
+
+/** Three records whose values ascend, and one without them. */
+const seed = {
+  authors: ["1815-12-10", "1900-02-28", "2000-02-29", null].map((
+    born_on,
+    at,
+  ) => ({ name: `Seed ${at}`, born_on })),
+  books: [1, 20, 300, null].map((pages, at) => ({
+    title: "Seed",
+    genre: "poetry",
+    isbn: `979000000000${at}`,
+    pages,
+    author_id: pages && at + 1,
+  })),
+  loans: [
+    [0, "2026-01-01T00:00:00Z", true, "A\r\nb"],
+    [2.5, "2026-01-31T12:00:00.5+01:00", false, "Straße"],
+    [10, "2026-01-31T11:00:00.501Z", true, "%"],
+    [null, null, false, null],
+  ].map(([fee, lent_at, returned, remark]) => (
+    {
+      book_id: 1,
+      due_on: `2026-01-0${String(fee).length}`,
+      fee,
+      lent_at,
+      returned,
+      remark,
+    }
+  )),
+  wishes: ["Z", "a", "\u00e7", null].map((place, at) => ({
+    title: `W${at}`,
+    place,
+  })),
+};
+const SEED = join(temporaryFolder(), "seed.json");
+writeFileSync(SEED, JSON.stringify(seed));
 const { forget, request, rows } = await against({
   title: "Library API",
   roles: ["member", "librarian", "admin"],
-  collections: ["authors", "books", "loans", "notes"],
+  collections: ["authors", "books", "loans", "notes", "wishes"],
   fixtures: {
     author: ["authors", { name: "Author {n}" }],
     strasse: ["authors", { name: "Strasse{n}" }],
@@ -29,12 +68,102 @@ const { forget, request, rows } = await against({
       title: "Anna",
     }],
     loan: ["loans", loan],
+    dated: ["books", { ...book, published_on: "2001-01-02" }],
     note: ["notes", note],
+    wish: ["wishes", wish],
     remark: ["notes", { text: "Of a book", book_id: "{book}" }],
     user: ["users", { username: "user{n}", password: "user-password" }],
   },
-  environment: { COLLECTIONS: beside("library") },
+  environment: { COLLECTIONS: beside("library"), SEED },
 });
+
+/** The ids, of the seed's four records, that a query finds. */
+const finds = (collection: string, query: string, ids: number[]): Row => [
+  "librarian",
+  `GET /${collection}?${query}&id:lte=4`,
+  200,
+  undefined,
+  { shows: ids, has: { "X-Total-Count": String(ids.length) } },
+];
+const refuses = (collection: string, query: string, code: number): Row => [
+  "librarian",
+  `GET /${collection}?${query}`,
+  code,
+  undefined,
+  { says: new RegExp(query.replace(/=.*/, "")) },
+];
+/** Every operator, for a property of which the first three records have ascending values. */
+const compares = (
+  collection: string,
+  name: string,
+  [one, two, three]: readonly [unknown, unknown, unknown],
+): Row[] => [
+  finds(collection, `${name}=${two}`, [2]),
+  finds(collection, `${name}:ne=${two}`, [1, 3, 4]),
+  finds(collection, `${name}:lt=${two}`, [1]),
+  finds(collection, `${name}:lte=${two}`, [1, 2]),
+  finds(collection, `${name}:gt=${two}`, [3]),
+  finds(collection, `${name}:gte=${two}`, [2, 3]),
+  finds(collection, `${name}:in=${three},${one}`, [1, 3]),
+  finds(collection, `${name}:in=${three}&${name}:in=null`, [3, 4]),
+  finds(collection, `${name}=null`, [4]),
+  finds(collection, `${name}:ne=null`, [1, 2, 3]),
+  finds(collection, `sortby=${name}`, [1, 2, 3, 4]),
+  finds(collection, `sortby=${name}&order=desc`, [3, 2, 1, 4]),
+  refuses(collection, `${name}:lt=null`, 40004),
+  refuses(collection, `${name}:like=${one}`, 40003),
+  refuses(collection, `${name}:lt=${one}&${name}:lt=${one}`, 40003),
+];
+rows("Every operator compares every type of property", [
+  ...compares("loans", "fee", [0, 2.5, 10]),
+  ...compares("loans", "lent_at", [
+    "2025-12-31T23:00:00-01:00",
+    "2026-01-31t11:00:00.50z",
+    "2026-01-31T12:00:00.501%2B01:00",
+  ]),
+  ...compares("authors", "born_on", ["1815-12-10", "1900-02-28", "2000-02-29"]),
+  ...compares("books", "pages", [1, 20, 300]),
+  ...compares("books", "author_id", [1, 2, 3]),
+  ...compares("wishes", "place", ["Z", "a", "%C3%A7"]),
+  finds("wishes", "place:contains=z", [1]),
+  finds("wishes", "place:starts=%C3%87", [3]),
+  finds("loans", "returned=true", [1, 3]),
+  finds("loans", "returned:ne=true", [2, 4]),
+  finds("loans", "returned:in=true,false", [1, 2, 3, 4]),
+  finds("loans", "sortby=returned,id&order=asc,desc", [4, 2, 3, 1]),
+  finds("loans", "remark=A%0Ab", [1]),
+  finds("loans", "remark:ne=A%0Ab", [2, 3, 4]),
+  finds("loans", "remark=null", [4]),
+  finds("loans", "remark:contains=STRASSE", [2]),
+  finds("loans", "remark:contains=%25", [3]),
+  finds("books", "order=desc", [4, 3, 2, 1]),
+  ...["fee", "lent_at", "due_on", "book_id", "returned", "id"].flatMap((
+    name,
+  ) => [
+    refuses("loans", `${name}:contains=1`, 40003),
+    refuses("loans", `${name}:starts=1`, 40003),
+  ]),
+  ...["lt", "lte", "gt", "gte"].flatMap((operator) => [
+    refuses("loans", `returned:${operator}=true`, 40003),
+    refuses("books", `genre:${operator}=novel`, 40003),
+  ]),
+  ...[
+    "fee=1,5",
+    "fee=0x1",
+    "fee=1e400",
+    "returned=1",
+    "returned=null",
+    "lent_at=2026-01-31",
+    "lent_at=2026-01-31T12:00:00.1234Z",
+    "due_on=2026-1-1",
+    "due_on=null",
+    "book_id=0x1",
+    "book_id=1.5",
+  ].map((query) => refuses("loans", query, 40004)),
+  ["anyone", "GET /books?titel=a", 40003, undefined, {
+    says: /\btitle\b.*\btitle\b/,
+  }],
+]);
 
 rows("Addresses and names follow from the declaration", [
   ["anyone", "GET /", 200, undefined, {
@@ -73,7 +202,7 @@ rows("Addresses and names follow from the declaration", [
   }],
   ["anyone", "GET /authors/{author}/sequels", 40400],
   ["anyone", "GET /books?id:in={book},{sequel}&order=desc", 200, undefined, {
-    shows: [{ id: "{sequel}" }, { id: "{book}" }],
+    shows: [{ id: "{book}" }, { id: "{sequel}" }],
   }],
   ["anyone", "GET /books?id:in={sequel},{book}", 200, undefined, {
     shows: [{ id: "{sequel}" }, { id: "{book}" }],
@@ -96,7 +225,7 @@ rows("Addresses and names follow from the declaration", [
 
 const invalid = (
   line: `${string} ${string}`,
-  body: object,
+  body: unknown,
   errors: Record<string, string>,
   more = {},
 ): Row => ["admin", line, 42200, body, { errors, ...more }];
@@ -124,9 +253,47 @@ rows("Rules of the declaration hold for each write", [
     published_on: "2001-01-02",
     reprinted_on: "2001-01-01",
   }, { reprinted_on: "rule" }),
-  invalid("POST /books", { ...book, isbn: "9771234567890" }, {
-    isbn: "format",
+  ["admin", "PATCH /books/{dated}", 42200, { reprinted_on: "2001-01-01" }, {
+    errors: { reprinted_on: "rule" },
+  }],
+  ["admin", "PATCH /books/{dated}", 201, { reprinted_on: "2001-01-02" }],
+  ["admin", "POST /books", 42200, { ...book, isbn: "9771234567890" }, {
+    errors: { isbn: "format" },
+    shows: { errors: [{ message: /13 digits that begin/ }] },
+  }],
+  ["admin", "POST /books", 201, { ...book, isbn: " 978{n}\u00a0" }, {
+    shows: { isbn: "978{n}" },
+  }],
+  ["admin", "POST /wishes", 201, { title: " Wish {n} ", place: " a " }, {
+    shows: { title: "Wish {n}", place: "a" },
+  }],
+  invalid("POST /wishes", { title: "w", place: "" }, {
+    title: "length",
+    place: "length",
   }),
+  invalid("POST /wishes", { title: "WISH {n}", place: "shelf " }, {
+    title: "unique",
+  }, { with: "{wish}" }),
+  ["member", "POST /wishes", 201, { title: "Wish {n}", place: null }, {
+    with: "{wish}",
+  }],
+  ["member", "POST /wishes", 201, { title: "Wish {n}", place: null }],
+  invalid("PATCH /wishes/{wish}", { title: "Wish {n2}" }, {
+    title: "unique",
+  }, { with: "{wish2}" }),
+  invalid("POST /loans", { ...loan, book_id: 1.5, fee: "1", due_on: null }, {
+    book_id: "type",
+    fee: "type",
+    due_on: "type",
+  }),
+  invalid(
+    "POST /loans",
+    '{"book_id":1e400,"due_on":"2026-01-01","fee":-1e400}',
+    {
+      book_id: "range",
+      fee: "range",
+    },
+  ),
   invalid("POST /books", { ...book, genre: "drama" }, { genre: "enum" }),
   invalid("POST /books", { ...book, pages: 0 }, { pages: "range" }),
   invalid("POST /books", { ...book, author_id: 999999 }, {
@@ -176,10 +343,16 @@ rows("Rules of the declaration hold for each write", [
     remark: "\u{1F98A}".repeat(29_900),
   }],
   ["member", "POST /loans", 41300, " ".repeat(120_001)],
-  ["anyone", "GET /books?pages=1&genre=poetry", 200, undefined, { shows: [] }],
-  ["member", "GET /loans?returned=true&remark:contains=a", 200, undefined, {
-    shows: [],
-  }],
+  ["anyone", "GET /books?pages=1&genre=novel", 200, undefined, { shows: [] }],
+  [
+    "member",
+    "GET /loans?returned=true&remark:contains=stra%C3%9Fe",
+    200,
+    undefined,
+    {
+      shows: [],
+    },
+  ],
   ...["sortby=remark", "remark:lt=a", "remark:starts=a", "remark:in=a"].map((
     query,
   ): Row => [
@@ -225,6 +398,24 @@ rows("DELETE with cascade empties what may be empty", [
     with: "{remark}",
     changes: ["-/v1/books/{book}", "/v1/notes/{remark}"],
   }],
+]);
+
+rows("Who may not read what they change sees nothing of it", [
+  ["member", "POST /wishes", 201, wish, { shows: wish }],
+  ["member", "PUT /wishes/{wish}", 204, { title: "Other {n}" }, {
+    changes: ["/v1/wishes/{wish}"],
+  }],
+  ["member", "PATCH /wishes/{wish}", 204, { urgent: true }, {
+    changes: ["/v1/wishes/{wish}"],
+  }],
+  ["member", "PATCH /wishes/{wish}", 204, {}, { changes: [] }],
+  ["librarian", "PATCH /wishes/{wish}", 201, { urgent: true }],
+  ["member", "PATCH /wishes/{wish}", 42200, { title: "x" }, {
+    errors: { title: "length" },
+  }],
+  ["member", "DELETE /wishes/{wish}", 204],
+  ["member", "GET /wishes/{wish}", 40300],
+  ["member", "GET /wishes", 40300],
 ]);
 
 rows("A private record is its owner's and the highest role's", [
@@ -315,14 +506,44 @@ test("A private record is shown to its owner alone", async () => {
 });
 
 test("Another role can oversee private records", async () => {
-  const { run } = await against({
+  const { forget, request, run, tokenOf } = await against({
     title: "API",
     roles: ["viewer", "keeper", "admin"],
     collections: ["drafts"],
     fixtures: { draft: ["drafts", { text: "A" }] },
     environment: { COLLECTIONS: beside("overseen") },
   });
-  await run(["anyone", "GET /drafts", 40100]);
-  await run(["keeper", "GET /drafts/{draft}", 200]);
-  await run(["viewer", "GET /drafts/{draft}", 40401]);
+  const own = await request("viewer", "POST", "/drafts", { text: "B" });
+  const url = `/drafts/${own.json.id}`;
+  const { json: other } = await request("keeper", "GET", "/user");
+  assert.equal(claimsOf(await tokenOf("viewer")).iss, "API");
+  forget();
+  const owner = { owner_id: other.id };
+  for (
+    const row of [
+      ["anyone", "GET /drafts", 40100],
+      ["viewer", "GET /drafts/{draft}", 40401],
+      ["viewer", "GET /drafts", 200, undefined, {
+        with: "{draft}",
+        shows: [own.json.id],
+      }],
+      ["keeper", "GET /drafts/{draft}", 200],
+      ["admin", `GET ${url}`, 200],
+      ["viewer", `PATCH ${url}`, 42200, owner, {
+        errors: { owner_id: "read_only" },
+      }],
+      ["viewer", `PUT ${url}`, 201, { ...own.json, text: "C" }],
+      ["keeper", `PATCH ${url}`, 201, { text: "D" }, {
+        shows: { owner_id: own.json.owner_id },
+      }],
+      ["keeper", `PUT ${url}`, 201, { text: "D", ...owner }, { shows: owner }],
+      ["viewer", `GET ${url}`, 40401],
+      ["keeper", `DELETE ${url}`, 204],
+      ["keeper", `GET ${url}`, 41000],
+      ["viewer", `GET ${url}`, 40401],
+      ["viewer", "PATCH /user", 42200, { role: "admin" }, {
+        errors: { role: "read_only" },
+      }],
+    ] as const
+  ) await run(row);
 });
