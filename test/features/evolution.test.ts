@@ -1,0 +1,318 @@
+/** A changed declaration never loses data: CONTRACT sections 14 and 11. */
+
+import assert from "node:assert/strict";
+import { cpSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { launch, send, serve, stop, temporaryFolder } from "../server.ts";
+
+const folder = temporaryFolder();
+const FEATURES = "evolution";
+let files = 0;
+
+/** Returns the settings for a declaration: collections by their names, each with its properties and what else it has. */
+function declare(
+  collections: Readonly<Record<string, string>>,
+  DATA_DIR: string,
+) {
+  const COLLECTIONS = join(folder, `${files++}.mjs`);
+  const texts = Object.entries(collections).map(([name, text]) =>
+    `collection({ name: "${name}", singular: "thing", access: {
+      read: "viewer", write: "viewer", delete: "viewer" }, ${text} })`
+  );
+  writeFileSync(
+    COLLECTIONS,
+    `export default ({ collection, string, integer, date, choice, optional, unique, reference, text }) =>
+      ({ collections: [${texts.join(",\n")}] });`,
+  );
+  return { COLLECTIONS, DATA_DIR, FEATURES };
+}
+
+/** Starts a server and returns what sends requests as admin. */
+async function open(environment: ReturnType<typeof declare>) {
+  const server = await serve(environment);
+  const body = { username: "admin", password: "admin-password" };
+  const { json } = await send(server.origin, "/v1/authorizations", {
+    method: "POST",
+    body,
+  });
+  const headers = { Authorization: `Bearer ${json.token}` };
+  const request = (method: string, path: string, body?: object) =>
+    send(server.origin, `/v1${path}`, { method, body, headers });
+  /** Returns the records of a list, without what the server adds. */
+  const list = async (path: string) =>
+    (await request("GET", path)).json.map((record: object) =>
+      Object.fromEntries(
+        Object.entries(record).filter(([name]) => !/_at$|url$/.test(name)),
+      )
+    );
+  return { server, request, list };
+}
+
+const authors = `properties: { name: string({ maxLength: 20 }) }`;
+const books = (properties: string, more = "") =>
+  `properties: { title: string({ maxLength: 20 }), author_id: reference("authors"),
+    pages: optional(integer()), kind: choice("a", "b"), ${properties} }, ${more}`;
+const notes = (more = "private: true") =>
+  `properties: { text: string({ maxLength: 50 }) }, ${more}`;
+const base = { authors, books: books(""), notes: notes() };
+
+const DATA_DIR = join(folder, "store");
+const first = await open(declare(base, DATA_DIR));
+for (const name of ["x", "y"]) {
+  assert.equal((await first.request("POST", "/authors", { name })).status, 201);
+}
+for (let pages = 1; pages < 25; pages++) {
+  const title = pages > 22 ? "same" : `book ${pages}`;
+  const kind = pages > 4 ? "a" : "b";
+  const body = { title, author_id: 1, pages, kind };
+  assert.equal((await first.request("POST", "/books", body)).status, 201);
+}
+await first.request("POST", "/notes", { text: "mine" });
+await stop(first.server);
+const log = () => readFileSync(join(DATA_DIR, "wal-1.jsonl"), "utf8");
+const before = log();
+
+/** A declaration, and what a start says of it; undefined if it is allowed. */
+type Change = readonly [
+  what: string,
+  declaration: Readonly<Record<string, string>>,
+  says?: RegExp,
+];
+const changes: readonly Change[] = [
+  ["A new optional property", {
+    ...base,
+    books: books("isbn: optional(string({ maxLength: 13 }))"),
+  }],
+  ["A new collection", { ...base, shelves: authors }],
+  ["A collection without which", { authors, books: base.books }],
+  ["A property without which", {
+    ...base,
+    notes: notes(),
+    authors,
+    books: books("").replace(/pages.*?,/, ""),
+  }],
+  ["A narrower limit that all fit", {
+    ...base,
+    books: base.books.replace("20", "7"),
+  }],
+  ["A new choice", { ...base, books: base.books.replace('"a"', '"c", "a"') }],
+  ["Another name for what is stored", {
+    ...base,
+    books: base.books.replace(
+      "title: string({",
+      'name: string({ stored: "title",',
+    ),
+  }],
+  [
+    "A narrower limit",
+    {
+      ...base,
+      books: base.books.replace("20", "6"),
+    },
+    /books\.title: 13 of 24 records do not fit \(id 10, 11, 12, .*\): .* 7 characters.*it must be.*prune books\.title/,
+  ],
+  ["A lower maximum", {
+    ...base,
+    books: base.books.replace("integer()", "integer({ maximum: 2 })"),
+  }, /books\.pages: 22 of 24 .*\(id 3, 4, .*22, …\)/],
+  ["A choice without which", {
+    ...base,
+    books: base.books.replace(', "b"', ""),
+  }, /books\.kind: 4 of 24 .*\(id 1, 2, 3, 4\): .*one of "a"/],
+  ["A new required property", {
+    ...base,
+    books: books("isbn: string({ maxLength: 13 })"),
+  }, /books\.isbn: 24 of 24 .*required.*default.*stored/],
+  ["A property that is unique now", {
+    ...base,
+    books: base.books.replace(
+      "string({ maxLength: 20 })",
+      "unique(string({ maxLength: 20 }))",
+    ),
+  }, /books\.title: 1 of 24 .*\(id 23\): .*another/],
+  ["A group that is unique now", {
+    ...base,
+    books: books("", 'unique: [["title", "kind"]]'),
+  }, /books\.title: 1 of 24 .*together with kind/],
+  ["Another type", {
+    ...base,
+    books: base.books.replace("optional(integer())", "optional(date())"),
+  }, /books\.pages: 24 of 24 .*"pages" is a number; it must be .*YYYY-MM-DD/],
+  ["Another target", {
+    ...base,
+    books: base.books.replace('"authors"', '"notes", { as: "x" }').replace(
+      "author_id",
+      'other_id: optional(reference("authors")), author_id',
+    ),
+    authors,
+    notes: notes(""),
+  }, /notes: "private" cannot be switched.*1/],
+  ["A reference to what is not there", {
+    ...base,
+    books: base.books.replace(
+      "pages: optional(integer())",
+      'pages_id: optional(reference("authors", { as: "p", stored: "pages" }))',
+    ),
+  }, /books\.pages_id: 22 of 24 .*no such record in authors/],
+  ["A rule", {
+    ...base,
+    books: books(
+      "",
+      'check: ({ pages }) => pages > 20 ? { pages: "is too many" } : undefined',
+    ),
+  }, /books\.pages: 4 of 24 .*\(id 21, 22, 23, 24\): .*is too many/],
+  ["A rule that fails", {
+    ...base,
+    books: books("", "check: ({ pages }) => pages.nothing.at"),
+  }, /books\.check: 24 of 24 .*rule fails/],
+  ["Two properties", {
+    ...base,
+    books: base.books.replace("20", "6").replace(
+      "integer()",
+      "integer({ maximum: 2 })",
+    ),
+  }, /books\.pages: 22[^]*books\.title: 13/],
+  ["A collection that is private now", {
+    ...base,
+    authors: `${authors}, private: true`,
+  }, /authors: "private" cannot be switched while there are records, here 2/],
+  ["A collection that is not private any more", {
+    ...base,
+    notes: notes(""),
+  }, /notes: "private" cannot/],
+  [
+    "Another API",
+    { cars: authors },
+    /authors, books, notes.*cars.*--collections.*--data-dir/,
+  ],
+];
+
+describe(
+  "check and serve judge a changed declaration",
+  { concurrency: 4 },
+  () => {
+    for (const [what, declaration, says] of changes) {
+      test(`${what} is ${says ? "refused" : "allowed"}`, async () => {
+        const environment = declare(declaration, DATA_DIR);
+        const check = launch(["check"], environment);
+        assert.equal(await check.exit, says ? 2 : 0, check.output);
+        if (says) assert.match(check.output, says);
+      });
+    }
+  },
+);
+
+test("A start with a declaration that does not fit is refused", async () => {
+  const refuses = async (
+    environment: ReturnType<typeof declare>,
+    says: RegExp,
+  ) => {
+    const run = launch(["serve"], { ...environment, PORT: "0" });
+    assert.equal(await run.exit, 1, run.output);
+    assert.match(run.output, says);
+    assert.match(run.output, /nothing was changed/);
+  };
+  for (const [what, declaration, says] of changes) {
+    if (!says || !/limit|API|private now/.test(what)) continue;
+    await refuses(declare(declaration, DATA_DIR), says);
+  }
+  const [, declaration = {}] = changes[0] ?? [];
+  const environment = declare(declaration, DATA_DIR);
+  await refuses({ ...environment, FEATURES: "none" }, /evolution/);
+});
+
+test("A judged store is as it was", () => assert.equal(log(), before));
+
+test("Hidden data survives writes, backup and repair", async () => {
+  const own = join(folder, "hidden");
+  cpSync(DATA_DIR, own, { recursive: true });
+  const renamed = {
+    writers: `${authors.replace("name", "label")}, stored: "authors"`.replace(
+      "string({",
+      'string({ stored: "name",',
+    ),
+    books:
+      `properties: { name: string({ maxLength: 20, stored: "title" }), author_id: reference("writers"), kind: choice("a", "b") }`,
+  };
+  const { server, request, list } = await open(declare(renamed, own));
+  const book = { id: 1, name: "book 1", author_id: 1, kind: "b" };
+  assert.deepEqual(await list("/books?limit=1"), [book]);
+  assert.deepEqual(await list("/writers?label=x"), [{ id: 1, label: "x" }]);
+  assert.equal((await request("GET", "/notes")).status, 404);
+  assert.equal((await request("GET", "/books?pages=1")).status, 400);
+  const changed = { ...book, name: "changed" };
+  assert.equal((await request("PUT", "/books/1", changed)).status, 201);
+  assert.equal((await request("PATCH", "/books/2", { kind: "a" })).status, 201);
+  const copy = join(folder, "copy");
+  const run = launch(["backup", copy], declare(renamed, own));
+  assert.equal(await run.exit, 0, run.output);
+  assert.equal(await stop(server), 0);
+  // A bit of the last line is damaged, and the start after it refuses to serve.
+  const path = join(copy, "wal-1.jsonl");
+  const text = readFileSync(path, "utf8");
+  writeFileSync(path, text.replace('"book 9"', '"book 8"'));
+  const repair = launch(["repair"], declare(renamed, copy));
+  assert.equal(await repair.exit, 0, repair.output);
+  for (const place of [own, copy]) {
+    const again = await open(declare(base, place));
+    const [one, two, ...others] = await again.list("/books?limit=100");
+    assert.deepEqual(one, {
+      id: 1,
+      title: "changed",
+      author_id: 1,
+      pages: 1,
+      kind: "b",
+    });
+    assert.deepEqual([two.pages, two.kind], [2, "a"]);
+    assert.equal(others.length, place === own ? 22 : 21);
+    assert.deepEqual(await again.list("/authors"), [
+      { id: 1, name: "x" },
+      { id: 2, name: "y" },
+    ]);
+    assert.equal((await again.list("/notes"))[0].text, "mine");
+    await stop(again.server);
+  }
+});
+
+test("A default that changes does not change stored records", async () => {
+  const own = join(folder, "defaults");
+  cpSync(DATA_DIR, own, { recursive: true });
+  const language = async (
+    text: string | undefined,
+    expected: unknown,
+    mine: unknown,
+  ) => {
+    const property = text === undefined
+      ? ""
+      : `language: optional(string({ maxLength: 5 })${text})`;
+    const { server, request, list } = await open(
+      declare({ ...base, books: books(property) }, own),
+    );
+    for (const { language } of await list("/books?limit=2")) {
+      assert.deepEqual(language, expected);
+    }
+    const { json } = await request("POST", "/books", {
+      title: "n",
+      author_id: 1,
+      kind: "a",
+    });
+    assert.deepEqual(json.language, mine);
+    if (typeof expected === "string") {
+      const found = await request("GET", `/books?language=${expected}`);
+      assert.ok(Number(found.headers["x-total-count"]) >= 24);
+      const { headers } = await request(
+        "GET",
+        `/books?language:ne=${expected}&title:ne=n`,
+      );
+      assert.equal(headers["x-total-count"], "0");
+    }
+    await stop(server);
+  };
+  await language(', "en"', "en", "en");
+  await language(', "de"', "en", "de");
+  await language(undefined, undefined, undefined);
+  await language(', "fr"', "en", "fr");
+  await language("", null, null);
+  await language(', "it"', "it", "it");
+});
