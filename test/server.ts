@@ -43,15 +43,20 @@ export function temporaryFolder(): string {
 }
 
 /** Runs a command line; it dies with this process. Passwords are hashed cheaply, unless `HASHES` is `real`. */
-export function launch(words: readonly string[], environment: Environment) {
+export function launch(
+  words: readonly string[],
+  environment: Environment,
+  input?: string,
+) {
   const { PATH = "", FEATURES = "none", NODE_V8_COVERAGE = "" } = process.env;
   const imports = environment["HASHES"] === "real"
     ? loader
     : [...loader, `--import=${beside("hashes")}`];
   const child = spawn(process.execPath, [...imports, main, ...words], {
     env: { PATH, FEATURES, NODE_V8_COVERAGE, ...environment },
-    stdio: ["ignore", "pipe", "pipe"],
+    stdio: ["pipe", "pipe", "pipe"],
   });
+  child.stdin.on("error", () => {}).end(input);
   const kill = () => child.kill("SIGKILL");
   process.once("exit", kill);
   const run = { child, output: "", exit: Promise.resolve<number | null>(null) };
