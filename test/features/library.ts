@@ -1,0 +1,126 @@
+/** A server of the library with some features, and requests to it. */
+
+import assert from "node:assert/strict";
+import {
+  type Answer,
+  beside,
+  type Environment,
+  send,
+  serve,
+  stop,
+  temporaryFolder,
+} from "../server.ts";
+import { join } from "node:path";
+
+export const ndjson = { "Content-Type": "application/x-ndjson" };
+
+export const linesOf = (records: readonly object[]): string =>
+  records.map((record) => `${JSON.stringify(record)}\n`).join("");
+
+export const book = (at: number, more: object = {}): object => ({
+  title: `Book ${at}`,
+  genre: "novel",
+  isbn: `978${String(at).padStart(10, "0")}`,
+  ...more,
+});
+
+/** Starts a server; users are named like a role, perhaps with a number. */
+export async function startLibrary(environment: Environment) {
+  const options = {
+    COLLECTIONS: beside("library"),
+    DATA_DIR: join(temporaryFolder(), "store"),
+    ...environment,
+  };
+  let server = await serve(options);
+  const tokens = new Map<string, string>();
+
+  async function request(
+    who: string,
+    line: string,
+    body?: unknown,
+    headers: Readonly<Record<string, string>> = {},
+  ): Promise<Answer> {
+    const [method = "", path = ""] = line.split(" ");
+    const token = who === "anyone" ? "" : await tokenOf(who);
+    const credentials = token && { Authorization: `Bearer ${token}` };
+    const sent = { method, body, headers: { ...credentials, ...headers } };
+    return await send(server.origin, `/v1${path}`, sent);
+  }
+
+  async function tokenOf(username: string): Promise<string> {
+    const known = tokens.get(username);
+    if (known) return known;
+    const password = `${username}-password`;
+    if (username !== "admin") {
+      const user = { username, role: username.replace(/\d/, ""), password };
+      assert.equal((await request("admin", "POST /users", user)).status, 201);
+    }
+    const form = { username, password };
+    const { json } = await request("anyone", "POST /authorizations", form);
+    tokens.set(username, json.token);
+    return json.token;
+  }
+
+  return {
+    options,
+    request,
+    tokenOf,
+    get server() {
+      return server;
+    },
+    /** Starts it again after a signal. */
+    async restart(
+      signal: NodeJS.Signals = "SIGKILL",
+      environment: Environment = {},
+    ) {
+      await stop(server, signal);
+      server = await serve({ ...options, ...environment });
+    },
+    /** Sends lines, and returns the task once it has ended. */
+    async importLines(
+      who: string,
+      path: string,
+      lines: string,
+      headers: Readonly<Record<string, string>> = {},
+    ) {
+      const sent = { ...ndjson, ...headers };
+      const { status, json, text, headers: { location } } = await request(
+        who,
+        `POST ${path}`,
+        lines,
+        sent,
+      );
+      assert.equal(status, 202, text);
+      assert.equal(location, json.url);
+      return await ended(who, json.id);
+    },
+    ended,
+  };
+
+  /** Returns a task once it has ended. */
+  // deno-lint-ignore no-explicit-any
+  async function ended(who: string, id: number): Promise<any> {
+    for (;;) {
+      const { json, status, text } = await request(who, `GET /tasks/${id}`);
+      assert.equal(status, 200, text);
+      if (json.status !== "queued" && json.status !== "running") return json;
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+  }
+}
+
+/** Returns what is listed of lines: the number, and each field with its code. */
+export function listed(
+  { errors }: {
+    errors: { line: number; errors: { field: string; code: string }[] }[];
+  },
+): Record<number, string> {
+  return Object.fromEntries(
+    errors.map((
+      { line, errors },
+    ) => [
+      line,
+      errors.map(({ field, code }) => `${field} ${code}`.trim()).join(", "),
+    ]),
+  );
+}
