@@ -1,0 +1,161 @@
+/**
+ * Features that are off: CONTRACT section 12. Each starts alone, and all but one
+ * with `WHOLE=1`; what a feature adds is there, or as if nobody had thought of it.
+ */
+
+import assert from "node:assert/strict";
+import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import process from "node:process";
+import { describe, test } from "node:test";
+import {
+  type Environment,
+  launch,
+  send,
+  serve,
+  stop,
+  temporaryFolder,
+} from "./server.ts";
+
+const folder = temporaryFolder();
+const PUBLIC = join(folder, "public");
+mkdirSync(PUBLIC, { mode: 0o755 });
+writeFileSync(join(PUBLIC, "a.txt"), "a", { mode: 0o644 });
+const SEED = join(folder, "seed.json");
+const zoo = { name: "a", city: "b", country: "NL" };
+writeFileSync(
+  SEED,
+  JSON.stringify({
+    zoos: [zoo],
+    animals: [{ zoo_id: 1, animal_type_id: 1, name: "c" }],
+  }),
+);
+
+/** A status, or what a header field of the response is. */
+type Outcome = number | readonly [header: string, value: RegExp];
+const no = (header: string): Outcome => [header, /^undefined$/];
+
+/** A feature, a request as admin, its outcome with and without the feature. */
+const rows: readonly (readonly [
+  feature: string,
+  request: string,
+  on: Outcome,
+  off: Outcome,
+  headers?: Readonly<Record<string, string>>,
+  body?: unknown,
+])[] = [
+  ["open-network", "GET /health", 400, 200, { Host: "" }],
+  ["memory", "GET /health", 200, 200],
+  ["idempotency", "POST /v1/zoos", 422, 201, { "Idempotency-Key": "a" }, zoo],
+  ["events", "OPTIONS /v1/events", 200, 404],
+  ["openapi", "GET /v1/openapi.json", 200, 404],
+  ["indexes", "GET /v1/zoos?id=1", 200, 200],
+  ["expand", "GET /v1/animals/1?expand=zoo", 200, 400],
+  ["deletions", "DELETE /v1/animals?name=z", 200, 405],
+  ["deletions", "OPTIONS /v1/animals", ["allow", /DELETE/], [
+    "allow",
+    /^(?!.*DELETE)/,
+  ]],
+  ["aggregates", "GET /v1/animals?aggregate=count", 200, 400],
+  ["imports", "GET /v1/tasks", 200, 404],
+  ["imports", "GET /v1/zoos", 200, 406, { Accept: "application/x-ndjson" }],
+  ["imports", "POST /v1/zoos", 202, 415, {
+    "Content-Type": "application/x-ndjson",
+  }, `${JSON.stringify(zoo)}\n`],
+  ["batches", "POST /v1/zoos", 201, 400, {}, [zoo]],
+  ["evolution", "GET /health", 200, 200],
+  ["conditional", "GET /v1/zoos/1", ["etag", /^"/], no("etag")],
+  ["conditional", "GET /v1/zoos/1", 304, 200, { "If-None-Match": "*" }],
+  ["negotiation", "GET /none", ["content-type", /problem/], [
+    "content-type",
+    /^application\/json/,
+  ], { Accept: "application/problem+json" }],
+  ["page", "GET /v1/zoos", 200, 406, { Accept: "text/html" }],
+  ["metrics", "GET /metrics", 200, 404],
+  ["static", "GET /a.txt", 200, 404],
+  ["cors", "GET /v1/zoos", ["access-control-allow-origin", /./], [
+    "access-control-allow-origin",
+    /^undefined$/,
+  ], { Origin: "https://a.example" }],
+  ["rate-limit", "GET /health", 200, 200],
+  ["trust-proxy", "GET /health", 200, 200],
+];
+
+/** What a feature is switched on with. */
+const switches: Readonly<Record<string, Environment>> = {
+  static: { PUBLIC, BASE_URL: "/api/" },
+  cors: { CORS_ORIGINS: "*" },
+  "rate-limit": { RATE_LIMIT: "1000" },
+  "trust-proxy": { TRUST_PROXY: "10.0.0.0/8" },
+  tls: { TLS_CERT: "a", TLS_KEY: "b" },
+};
+const all = [...new Set(rows.map(([feature]) => feature))];
+
+/** Starts a server with these features, and compares what rows say. */
+async function check(
+  FEATURES: string,
+  environment: Environment,
+  features: readonly string[],
+  isOn: boolean,
+): Promise<void> {
+  const server = await serve({ FEATURES, SEED, ...environment });
+  const { json: { token } } = await send(
+    server.origin,
+    `${environment["BASE_URL"] ?? "/"}v1/authorizations`,
+    {
+      method: "POST",
+      body: { username: "admin", password: "admin-password" },
+    },
+  );
+  for (const [feature, request, on, off, fields = {}, body] of rows) {
+    if (!features.includes(feature)) continue;
+    const [method = "", path = ""] = request.split(" ");
+    const headers = { Authorization: `Bearer ${token}`, ...fields };
+    const answer = await send(server.origin, path, { method, headers, body });
+    const expected = isOn ? on : off;
+    const place = `${feature}: ${request}: ${answer.text.slice(0, 300)}`;
+    if (typeof expected === "number") {
+      // The key was used with another body before.
+      if (feature === "idempotency" && isOn) {
+        const again = { ...zoo, name: "other" };
+        const sent = { method, headers, body: again };
+        assert.equal((await send(server.origin, path, sent)).status, 422);
+      } else assert.equal(answer.status, expected, place);
+    } else {
+      assert.match(String(answer.headers[expected[0]]), expected[1], place);
+    }
+    if (FEATURES === "none") {
+      assert.doesNotMatch(answer.text, /allowed.*\b(expand|aggregate|by)\b/);
+    }
+  }
+  assert.equal(await stop(server), 0);
+}
+
+describe("A feature", { concurrency: 2 }, () => {
+  test("none: nothing is there", () => check("none", {}, all, false));
+  for (const feature of all) {
+    test(`${feature} alone starts`, () =>
+      check(feature, switches[feature] ?? {}, [feature], true));
+    test(`all but ${feature} start`, {
+      skip: process.env["WHOLE"] === undefined,
+    }, () => {
+      const others = all.filter((name) => name !== feature).join();
+      return check(others, {}, [feature], false);
+    });
+  }
+  const settings: readonly Environment[] = [
+    ...Object.values(switches),
+    { REQUIRE_IF_MATCH: "1" },
+    { METRICS: "local" },
+  ];
+  for (const setting of settings) {
+    const [name = ""] = Object.keys(setting);
+    test(`${name} is refused if its feature is off`, async () => {
+      const DATA_DIR = join(folder, name);
+      const run = launch([], { DATA_DIR, PORT: "0", ...setting });
+      assert.equal(await run.exit, 2, run.output);
+      assert.match(run.output, new RegExp(`^.*${name}.*FEATURES.*\n$`));
+      assert.ok(!existsSync(DATA_DIR));
+    });
+  }
+});
