@@ -1,0 +1,213 @@
+/** The store on a disk that fails: each test of the oracle at every operation, bit, sector and line. */
+
+import assert from "node:assert/strict";
+import { Buffer } from "node:buffer";
+import { chmodSync } from "node:fs";
+import { test } from "node:test";
+import { readFolder, tablesOf } from "../../src/store/recovery.ts";
+import { Store, StoreError } from "../../src/store/store.ts";
+import { temporaryFolder } from "../server.ts";
+import { Disk, type Fault, Model, script, textOf } from "./oracle.ts";
+
+const folder = temporaryFolder();
+chmodSync(folder, 0o700);
+const declared = { zoos: {}, animals: { by: ["zoo_id"] } };
+const logBytes = 2048;
+const transactions = 8;
+
+const open = (disk: Disk) => Store.open(folder, declared, disk.files, logBytes);
+
+/** Runs the script, in groups that share a write. */
+async function run(disk: Disk, model: Model): Promise<void> {
+  const store = await open(disk).catch(() => undefined);
+  if (!store) return;
+  const running: Promise<void>[] = [];
+  for (const mutations of script(transactions)) {
+    running.push(model.run(store, mutations));
+    if (running.length % 3 !== 0) await running.at(-1);
+  }
+  await Promise.all(running);
+  await store.close().catch(() => {});
+}
+
+/** Opens what a crash has left, checks it, and that it can be written durably again. */
+async function judge(disk: Disk, model: Model, what: string): Promise<void> {
+  const store = await open(disk).catch((error) =>
+    assert.fail(`${what}: ${error.stack}`)
+  );
+  try {
+    const found = textOf(store.tables);
+    assert.ok(model.possible.includes(found), `${what}: ${found}`);
+    const later = new Model();
+    await later.run(store, [["put", "zoos", { id: 99, name: what }]]);
+    assert.equal(later.acknowledged, 1, what);
+    for (const each of [disk.restart(), disk.restart(() => false)]) {
+      const tables = tablesOf(declared);
+      await readFolder(each.files, folder, tables);
+      assert.equal(textOf(tables), textOf(store.tables), what);
+    }
+  } finally {
+    await store.close();
+  }
+}
+
+/** Returns a source of numbers below 1 that are the same at each run. */
+function randomOf(seed: number): () => number {
+  return () => (seed = (seed * 48271 + 11) % 2147483647) / 2147483647;
+}
+
+/** Judges all crashes after the script with a fault. */
+async function crash(fault: Fault, at: number): Promise<number> {
+  const disk = new Disk();
+  disk.fault = (_, count) => count === at ? fault : undefined;
+  const model = new Model();
+  await run(disk, model);
+  const what = `${fault} at operation ${at}`;
+  const random = randomOf(at);
+  await judge(disk.restart(), model, `${what}, process ended`);
+  await judge(disk.restart(() => false), model, `${what}, power cut`);
+  await judge(
+    disk.restart(() => random() < 0.5),
+    model,
+    `${what}, power cut in between`,
+  );
+  // The process has ended, and what a failed sync has lost is in memory only.
+  const again = disk.restart();
+  const store = await open(again);
+  model.possible = [textOf(store.tables)];
+  await model.run(store, [["put", "zoos", { id: 98, name: "last" }]]);
+  await store.close();
+  await judge(again.restart(() => false), model, `${what}, both`);
+  return disk.count;
+}
+
+test("A crash at each file operation loses nothing that was acknowledged", async () => {
+  for (let at = 1; await crash("kill", at) >= at; at++);
+});
+
+test("An error of each file operation is not taken for success", async () => {
+  for (let at = 1; await crash("EIO", at) >= at; at++);
+});
+
+test("A full disk at each file operation changes nothing", async () => {
+  for (const fault of ["ENOSPC", "short"] as const) {
+    for (let at = 1; await crash(fault, at) >= at; at++);
+  }
+});
+
+test("A full disk lets deletions through, also after a restart", async () => {
+  for (const isKilled of [false, true]) {
+    const disk = new Disk();
+    const model = new Model();
+    const store = await open(disk);
+    const fill = async (store: Store) => {
+      const { refused } = model;
+      for (let id = 100; id < 200; id++) {
+        await store.whenRoom();
+        await model.run(store, [["put", "zoos", { id, name: "more" }]]);
+      }
+      return model.refused - refused;
+    };
+    const deleteOne = async (store: Store) => {
+      const { acknowledged } = model;
+      const [{ id = 0 } = {}] = store.table("zoos").rows.slice();
+      await model.run(store, [["del", "zoos", id]]);
+      assert.equal(model.acknowledged, acknowledged + 1);
+    };
+    for (const mutations of script(transactions)) {
+      await model.run(store, mutations);
+    }
+    disk.capacity = disk.used;
+    assert.ok(await fill(store) > 0);
+    await deleteOne(store);
+    if (!isKilled) await store.close();
+    const next = disk.restart();
+    next.capacity = disk.capacity;
+    if (isKilled) await store.close();
+    const again = await open(next);
+    assert.equal(textOf(again.tables), model.possible[0]);
+    await deleteOne(again);
+    next.capacity = Infinity;
+    assert.equal(await fill(again), 0);
+    await again.close();
+  }
+});
+
+/** Returns a disk with three logs and a snapshot, all states that it has had, and its last. */
+async function sample() {
+  const disk = new Disk();
+  const model = new Model();
+  await run(disk, model);
+  assert.equal(model.refused, 0);
+  return { disk: disk.restart(), states: model.history };
+}
+
+/** Reads a disk with other bytes in a file: its state must be one that it has had, and all of it unless the end of the last log is missing; or it is refused with the place. */
+async function checkDamage(
+  { disk, states }: Awaited<ReturnType<typeof sample>>,
+  name: string,
+  bytes: Buffer,
+  what: string,
+  mayBeShorter: boolean,
+): Promise<void> {
+  const tables = tablesOf(declared);
+  try {
+    await readFolder(disk.with(name, bytes).files, folder, tables);
+  } catch (error) {
+    assert.ok(error instanceof StoreError, `${name}, ${what}: ${error}`);
+    assert.match(error.message, /(wal|snapshot)-\d+\.jsonl is damaged/);
+    return;
+  }
+  const found = textOf(tables);
+  const allowed = mayBeShorter ? states : states.slice(-1);
+  assert.ok(allowed.includes(found), `${name}, ${what}: ${found}`);
+}
+
+test("Damage of any file is refused, or nothing is lost", async (t) => {
+  const all = await sample();
+  const names = [...all.disk.names.keys()].filter((name) =>
+    name.endsWith(".jsonl")
+  );
+  const last = names.filter((name) => name.startsWith("wal-")).sort().at(-1);
+  for (const name of names) {
+    const bytes = all.disk.names.get(name)?.bytes ?? Buffer.alloc(0);
+    const isLast = name === last;
+    await t.test(`Truncations, bits, sectors and lines of ${name} are judged`, async () => {
+      for (let at = 0; at < bytes.length; at++) {
+        await checkDamage(
+          all,
+          name,
+          bytes.subarray(0, at),
+          `${at} bytes`,
+          isLast,
+        );
+        const flipped = Buffer.from(bytes);
+        flipped[at] = (flipped[at] ?? 0) ^ 1 << at % 8;
+        await checkDamage(all, name, flipped, `a bit of ${at}`, false);
+      }
+      for (let at = 0; at < bytes.length; at += 512) {
+        const zeroed = Buffer.from(bytes).fill(
+          0,
+          at,
+          Math.min(at + 512, bytes.length),
+        );
+        await checkDamage(all, name, zeroed, `sector of ${at}`, isLast);
+      }
+      const lines = bytes.toString("latin1").split(/(?<=\n)/);
+      for (const [at, line] of lines.entries()) {
+        const next = lines[at + 1] ?? "";
+        for (const other of ["", line + line, next + line]) {
+          const changed = lines.with(at, other);
+          if (other === next + line) changed[at + 1] = "";
+          await checkDamage(
+            all,
+            name,
+            Buffer.from(changed.join(""), "latin1"),
+            `line ${at + 1}`,
+            isLast && other === "" && next === "",
+          );
+        }
+      }
+    });
+  }
+});
