@@ -162,7 +162,7 @@ test("README's tables have each setting, feature, word and status", async () => 
   );
   const [, features = ""] = readme.split("| feature ");
   const unknown = await finished(["--features", "x"]);
-  const [, known = ""] = /any of (.*), separated/.exec(unknown.output) ?? [];
+  const [, known = ""] = /all, none, (.*)/.exec(unknown.output) ?? [];
   assert.deepEqual(
     Array.from(
       features.split("\n\n")[0]?.matchAll(/^\| ([^|]*)/gm) ?? [],
