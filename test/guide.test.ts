@@ -89,7 +89,7 @@ test("the guide's service, backup and commands do what it says", async () => {
     blockOf("[Unit]\nDescription=Backup"),
   );
   const script = [
-    "trap 'kill $server || true' EXIT\n",
+    "trap 'kill $server 2> /dev/null || true' EXIT\n",
     blockOf("npm install"),
     blockOf("systemctl enable"),
     blockOf("sudo"),
@@ -123,25 +123,19 @@ test("the guide's service, backup and commands do what it says", async () => {
     PATH: `${machine}/bin:${process.env["PATH"]}`,
     FEATURES: "all",
   });
-  const expected = [
-    /^log: generation 1, sequence \d+$/,
-    /^1\tadmin\tadmin\t/,
-    /^\{"status":"ok".*$/,
-    /a copy up to sequence \d+$/,
-    /^\{"status":"ok".*$/,
-    /^changed the password of admin$/,
-    /^created user robin, keeper$/,
-    /nothing to repair$/,
-    /^imported 0, rejected 0$/,
-    /^deleted 0 values of animals\.nickname$/,
-    /^1\tadmin\tadmin\t/,
+  const outcomes = [
+    "^log: generation 1, sequence \\d+$",
+    "^1\tadmin\tadmin\t",
+    '^{"status":"ok".*: a copy up to sequence \\d+$',
+    '^{"status":"ok"',
+    "^changed the password of admin$",
+    "^created user robin, keeper$",
+    "nothing to repair$",
+    "^imported 0, rejected 0$",
+    "^deleted 0 values of animals\\.nickname$",
+    "^1\tadmin\tadmin\t",
   ];
-  let lines = output.split("\n");
-  for (const form of expected) {
-    const at = lines.findIndex((line) => form.test(line));
-    assert.ok(at >= 0, `${form}: ${output}`);
-    lines = lines.slice(at + 1);
-  }
+  assert.match(output, new RegExp(outcomes.join("[^]*"), "m"));
   assert.equal(readdirSync(join(machine, "var/lib/zoo-api-backups")).length, 1);
   for (const { text, language } of blocks) {
     if (["yaml", "nginx", "caddyfile"].includes(language)) continue; // .ci/run has the programs
