@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
+import process from "node:process";
 import { test } from "node:test";
 import {
   blocksIn,
@@ -20,6 +21,7 @@ import {
   stop,
   temporaryFolder,
 } from "./server.ts";
+import { filesOf, tokensOf } from "./source.ts";
 
 const readme = read("README.md");
 const blocks = blocksIn("README.md");
@@ -185,6 +187,39 @@ test("README's tables have each setting, feature, word and status", async () => 
   }
 });
 
+test("The reader's guide names lines and sizes as they are", () => {
+  const guide = read("src/README.md");
+  const source = filesOf("src");
+  const right = guide.replace(
+    /`([\w/-]+\.ts):\d+\s([^`]+)`/g,
+    (_, file: string, words: string) => {
+      const lines = source.get(file)?.split("\n").map((line) => line.trim()) ??
+        [];
+      const begins = lines.findIndex((line) => line.startsWith(words));
+      const at = begins < 0
+        ? lines.findIndex((line) => line.includes(words))
+        : begins;
+      assert.ok(at >= 0, `${file} has no line with: ${words}`);
+      return `\`${file}:${at + 1} ${words}\``;
+    },
+  );
+  // After an edit of the source: REFRESH=1 sets the numbers.
+  if (process.env["REFRESH"]) writeFileSync("src/README.md", right);
+  else assert.equal(guide, right);
+  assert.ok(guide.length <= 12_288, `${guide.length} bytes`);
+  const sizes = guide.matchAll(
+    /^\| `([\w/-]+(?:\.ts|\/))` +\|.* ([\d,]+) +\| [\d.]+ +\|$/gm,
+  );
+  for (const [, room = "", size = ""] of sizes) {
+    const tokens = Array.from(
+      source,
+      ([path, text]) => path.startsWith(room) ? tokensOf(text).length : 0,
+    ).reduce((sum, each) => sum + each);
+    const named = Number(size.replace(",", ""));
+    assert.ok(Math.abs(tokens / named - 1) < 0.15, `${room}: ${tokens}`);
+  }
+});
+
 async function finished(words: readonly string[]) {
   const run = launch(words, {});
   await run.exit;
@@ -194,7 +229,7 @@ async function finished(words: readonly string[]) {
 test("README is short, and every link of the documents leads somewhere", () => {
   const words = readme.split(/\s+/).filter((word) => /\w/.test(word));
   assert.ok(words.length <= 3000, `${words.length} words`);
-  for (const path of ["README.md"]) {
+  for (const path of ["README.md", "src/README.md"]) {
     checkLinks(path);
   }
   const others = commands.filter((text) =>
