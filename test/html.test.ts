@@ -1,0 +1,71 @@
+/** A browser gets a page, programs get JSON, and a declared API has its own names everywhere: CONTRACT sections 10 and 13. */
+
+import { test } from "node:test";
+import { against, checkAnswer, type Row } from "./rows.ts";
+import { beside } from "./server.ts";
+
+const { request, rows } = await against({
+  title: "Library API",
+  roles: ["member", "librarian", "admin"],
+  collections: ["authors", "books", "loans", "notes", "wishes"],
+  fixtures: { author: ["authors", { name: "Author {n}" }] },
+  environment: { COLLECTIONS: beside("library"), FEATURES: "all" },
+});
+
+const browser = "text/html,application/xhtml+xml,*/*;q=0.8";
+const page = {
+  "Content-Type": "text/html; charset=utf-8",
+  "Content-Security-Policy": /default-src 'none'.*frame-ancestors 'none'/,
+  "Referrer-Policy": "no-referrer",
+  "X-Content-Type-Options": "nosniff",
+  Vary: /\bAccept\b/,
+};
+const shows = (path: string, status: number, Accept = browser): Row => [
+  "anyone",
+  `GET ${path}`,
+  status,
+  undefined,
+  { headers: { Accept }, has: page, shows: /^<!DOCTYPE html>/i },
+];
+const json = (path: string, Accept: string): Row => [
+  "anyone",
+  `GET ${path}`,
+  200,
+  undefined,
+  { headers: { Accept }, has: { Vary: /\bAccept\b/ }, shows: /^[[{]/ },
+];
+rows("A browser gets a page for every address", [
+  ...["//", "/", "/authors", "/authors/{author}", "//docs", "/openapi.json"]
+    .map((path) => shows(path, 200)),
+  shows("/authors", 200, "text/html"),
+  shows("/authors/999999", 404),
+  shows("/nowhere", 404),
+  shows("/users", 401),
+  ["anyone", "GET /authors/", 308, undefined, { headers: { Accept: browser } }],
+  ["member", "POST /authors", 40300, {}, { headers: { Accept: browser } }],
+]);
+rows("A program gets JSON where it prefers that", [
+  ...[
+    "",
+    "*/*",
+    "application/json, text/html",
+    "text/html, application/json",
+    "text/html;q=0.9, application/json",
+    "application/*, text/html;q=0.5",
+  ].map((accept) => json("/authors", accept)),
+  json("//docs", ""),
+  json("/openapi.json", "application/json"),
+  json("//health", ""),
+]);
+rows("A library has its own names in every feature", [
+  ["anyone", "GET //docs", 200, undefined, {
+    shows: { errors: { 40000: /./, 42200: /./, 50303: /./ } },
+  }],
+  ["anyone", "GET /openapi.json", 200, undefined, {
+    shows: { info: { title: "Library API" } },
+  }],
+]);
+test("A library has its own names in its metrics", async () => {
+  const type = "text/plain; version=0.0.4; charset=utf-8";
+  checkAnswer(await request("admin", "GET", "//metrics"), "Library API", type);
+});
