@@ -1,0 +1,203 @@
+/** Many records at a time: CONTRACT section 17, and the Idempotency-Key of section 8. */
+
+import { against, type Row } from "../rows.ts";
+import { beside } from "../server.ts";
+import { book } from "./library.ts";
+
+const { rows } = await against({
+  title: "Library API",
+  roles: ["member", "librarian", "admin"],
+  collections: ["authors", "books", "loans", "notes", "wishes"],
+  fixtures: {
+    author: ["authors", { name: "Author {n}" }],
+    book: ["books", { title: "Emma", genre: "novel", isbn: "978{n}" }],
+    work: ["books", {
+      title: "Work",
+      genre: "novel",
+      isbn: "978{n}",
+      author_id: "{author}",
+    }],
+    loan: ["loans", { book_id: "{book}", due_on: "2026-01-01" }],
+    note: ["notes", { text: "Mine" }],
+    remark: ["notes", { text: "Of a book", book_id: "{book}" }],
+    wish: ["wishes", { title: "Wish {n}" }],
+  },
+  environment: {
+    COLLECTIONS: beside("library"),
+    FEATURES: "batches,deletions,aggregates,expand,idempotency",
+  },
+});
+
+const author = { name: "A{n}" };
+const none = { changes: [] };
+/** A row with an Idempotency-Key. */
+const keyed = (
+  name: string,
+  [who, line, outcome, body, more = {}]: Row,
+): Row => [who, line, outcome, body, {
+  ...more,
+  headers: { "Idempotency-Key": name },
+}];
+
+rows("A batch creates all records or none", [
+  ["anyone", "POST /authors", 40100, [author]],
+  ["member", "POST /authors", 40300, [author]],
+  ["librarian", "POST /authors", 40002, []],
+  ["librarian", "POST /authors", 40002, [author, 1]],
+  ["librarian", "POST /authors", 40002, [[author]]],
+  ["librarian", "POST /authors", 40002, Array(1001).fill(author)],
+  ["librarian", "POST /authors", 40001, '[{"name":'],
+  ["librarian", "POST /authors", 41300, `[${" ".repeat(1 << 20)}]`],
+  ["librarian", "POST /authors", 41300, `{"name":${" ".repeat(70_000)}`],
+  ["librarian", "POST /authors?cascade=true", 40003, [author]],
+  ["librarian", "POST /authors", 42200, [{ name: "Good" }, {}], {
+    errors: { name: "required" },
+    shows: { errors: [{ index: 1 }] },
+  }],
+  ["librarian", "POST /authors", 42200, [{ name: "Same" }, { name: "same " }], {
+    errors: { name: "unique" },
+    shows: { errors: [{ index: 1 }] },
+  }],
+  ["admin", "POST /users", 40002, [{
+    username: "u1",
+    password: "u1-password",
+  }]],
+  ["librarian", "POST /authors/999999/books", 40401, [{}]],
+  ["librarian", "POST /authors", 201, [{ name: "One" }, { name: "Two" }], {
+    shows: [{ id: 1, name: "One", url: "/v1/authors/1" }, { id: 2 }],
+    changes: ["/v1/authors/1", "/v1/authors/2"],
+    has: { Location: undefined },
+  }],
+  // A record can refer to one before it.
+  ["librarian", "POST /authors/1/books", 201, [
+    book(1),
+    book(2, { sequel_of_id: 1 }),
+  ], {
+    shows: [{ id: 1, author_id: 1 }, { id: 2, author_id: 1, sequel_of_id: 1 }],
+    changes: ["/v1/books/1", "/v1/books/2"],
+  }],
+  ["librarian", "POST /authors/1/books", 42200, [book(3, { author_id: 2 })], {
+    errors: { author_id: "read_only" },
+  }],
+  ["member", "POST /wishes", 201, [{ title: "No reader" }], {
+    changes: ["/v1/wishes/1"],
+  }],
+]);
+
+rows("A key makes one record of all repeats", [
+  ["librarian", "POST /authors", 40000, author, {
+    headers: { "Idempotency-Key": "a b" },
+  }],
+  ["librarian", "POST /authors", 40000, author, {
+    headers: { "Idempotency-Key": "x".repeat(256) },
+  }],
+  keyed("a", ["librarian", "POST /authors", 201, { name: "Key" }, {
+    shows: { id: 3 },
+    changes: [],
+  }]),
+  keyed("a", ["librarian", "POST /authors", 201, { name: "Key" }, {
+    shows: { id: 3 },
+    changes: [],
+  }]),
+  keyed("a", ["librarian", "POST /authors", 42201, { name: "Other" }]),
+  keyed("a", ["admin", "POST /authors", 201, { name: "Another user" }]),
+  keyed("a", ["librarian", "POST /books", 201, book(4)]),
+  ["librarian", "PATCH /authors/3", 201, { name: "Changed" }, none],
+  keyed("a", ["librarian", "POST /authors", 201, { name: "Key" }, {
+    shows: { id: 3, name: "Changed" },
+    changes: [],
+  }]),
+  ["admin", "DELETE /authors/3", 204, undefined, none],
+  keyed("a", ["librarian", "POST /authors", 41000, { name: "Key" }]),
+  keyed("b", ["librarian", "POST /authors", 201, [{ name: "B1" }, {
+    name: "B2",
+  }], {
+    shows: [{ id: 5 }, { id: 6 }],
+    changes: [],
+  }]),
+  ["admin", "DELETE /authors/5", 204, undefined, none],
+  keyed("b", ["librarian", "POST /authors", 201, [{ name: "B1" }, {
+    name: "B2",
+  }], {
+    shows: [6],
+    changes: [],
+  }]),
+  ["admin", "DELETE /authors/6", 204, undefined, none],
+  keyed("b", ["librarian", "POST /authors", 41000, [{ name: "B1" }, {
+    name: "B2",
+  }]]),
+  // A failure uses up no key.
+  keyed("c", ["librarian", "POST /authors", 42200, {}, {
+    errors: { name: "required" },
+  }]),
+  keyed("c", ["librarian", "POST /authors", 201, { name: "C" }]),
+  keyed("d", ["member", "POST /wishes", 201, { title: "Unread" }]),
+  keyed("d", ["member", "POST /wishes", 201, { title: "Unread" }, {
+    changes: [],
+    shows: /^$/,
+    has: { Location: "/v1/wishes/2" },
+  }]),
+  keyed("u", ["admin", "POST /users", 201, {
+    username: "uu",
+    password: "uu-password",
+  }]),
+  keyed("u", ["admin", "POST /users", 201, {
+    username: "uu",
+    password: "uu-password",
+  }, none]),
+  keyed("u", ["admin", "POST /users", 42201, {
+    username: "uu",
+    password: "uu-passwort",
+  }]),
+  keyed("u", ["admin", "POST /users", 42201, {
+    username: "uv",
+    password: "uu-password",
+  }]),
+]);
+
+rows("A deletion by filter takes all that match or none", [
+  ["librarian", "DELETE /loans", 40003],
+  ["librarian", "DELETE /loans?limit=5&cascade=true", 40003],
+  ["librarian", "DELETE /loans?fee=1&offset=1", 40003],
+  ["librarian", "DELETE /loans?fee=1&limit=1001", 40004],
+  ["librarian", "DELETE /loans?fee=1&cascade=yes", 40004],
+  ["librarian", "DELETE /loans?fee=x", 40004],
+  ["member", "DELETE /loans?fee=1", 40300],
+  ["admin", "DELETE /users?role=member", 40500],
+  ["librarian", "DELETE /authors/999999/books?pages=1", 40401],
+  ["librarian", "DELETE /loans?fee=1", 200, undefined, {
+    shows: { deleted: 0, cascaded: 0 },
+  }],
+  ["librarian", "DELETE /books?id={book}", 40900, undefined, {
+    with: "{loan}",
+    says: /book \d+ still has 1 loan.*cascade=true/,
+  }],
+  ["librarian", "DELETE /books?id={book}&cascade=true", 200, undefined, {
+    with: "{loan}",
+    shows: { deleted: 1, cascaded: 1 },
+    changes: ["-/v1/books/{book}", "-/v1/loans/{loan}"],
+  }],
+  // The notes of others cannot be emptied.
+  ["librarian", "DELETE /books?id={book}&cascade=true", 40300, undefined, {
+    with: "{remark}",
+  }],
+  ["admin", "DELETE /books?id={book}&cascade=true", 200, undefined, {
+    with: "{remark}",
+    shows: { deleted: 1, cascaded: 0 },
+    changes: ["-/v1/books/{book}", "/v1/notes/{remark}"],
+  }],
+  ["admin", "DELETE /books?title=Work&limit=1&id:gte={work}", 200, undefined, {
+    with: "{work}{work2}",
+    shows: { deleted: 1, cascaded: 0 },
+    changes: ["-/v1/books/{work}"],
+  }],
+  ["admin", "DELETE /authors/{author}/books?title=Work", 200, undefined, {
+    with: "{work}{author2}",
+    shows: { deleted: 1, cascaded: 0 },
+    changes: ["-/v1/books/{work}"],
+  }],
+  ["member", "DELETE /notes?text=Mine", 200, undefined, {
+    with: "{note}",
+    shows: { deleted: 0, cascaded: 0 },
+  }],
+]);

@@ -1,0 +1,158 @@
+/** Groups, expanded references, retention and the costs of many records: CONTRACT sections 9 and 17. */
+
+import { against, type Row } from "../rows.ts";
+import { beside } from "../server.ts";
+
+const { rows } = await against({
+  title: "Measured",
+  roles: ["viewer", "keeper", "admin"],
+  collections: ["articles", "codes", "readings", "proofs", "alarms"],
+  fixtures: {
+    article: ["articles", { title: "Long", body: "x" }],
+    reading: ["readings", { value: 1 }],
+  },
+  environment: {
+    COLLECTIONS: beside("features/measured"),
+    FEATURES: "batches,deletions,aggregates,expand,imports",
+  },
+});
+
+const bad = { code: `${"a".repeat(999)}` };
+rows("A batch counts the time of patterns in all", [
+  ["keeper", "POST /codes", 41300, Array(11).fill(bad)],
+  ["keeper", "POST /codes", 42200, [bad], {
+    errors: { code: "format" },
+  }],
+]);
+
+const readings = [
+  ["2026-01-01T10:15:30.500Z", 1],
+  ["2026-01-01T10:59:00Z", 3],
+  ["2026-01-01T23:59:59.999+01:00", null],
+  ["2026-02-28T00:00:00Z", -0.5],
+  [null, 2],
+].map(([taken_at, value]) => ({ taken_at, value }));
+const grouped = (
+  query: string,
+  shows: readonly object[],
+  total = shows.length,
+): Row => [
+  "anyone",
+  `GET /readings?id:lte=5&aggregate=${query}`,
+  200,
+  undefined,
+  { shows, has: { "X-Total-Count": String(total) } },
+];
+const refused = (query: string, code: number, says?: RegExp): Row => [
+  "anyone",
+  `GET /readings?${query}`,
+  code,
+  undefined,
+  says ? { says } : {},
+];
+rows("Aggregates are values of groups of all that match", [
+  ["keeper", "POST /readings", 201, readings, {
+    changes: [1, 2, 3, 4, 5].map((id) => `/v1/readings/${id}`),
+  }],
+  grouped("count", [{ count: 5 }]),
+  grouped("count,sum(value),avg(value),min(value),max(value)", [
+    {
+      count: 5,
+      "sum(value)": 5.5,
+      "avg(value)": 1.375,
+      "min(value)": -0.5,
+      "max(value)": 3,
+    },
+  ]),
+  grouped("count&value=99", [{ count: 0 }]),
+  grouped("avg(value),sum(value),min(taken_at)&value=99", [
+    { "avg(value)": null, "sum(value)": 0, "min(taken_at)": null },
+  ]),
+  grouped("count&by=hour(taken_at)", [
+    { "hour(taken_at)": "2026-01-01T10:00:00.000Z", count: 2 },
+    { "hour(taken_at)": "2026-01-01T22:00:00.000Z", count: 1 },
+    { "hour(taken_at)": "2026-02-28T00:00:00.000Z", count: 1 },
+    { "hour(taken_at)": null, count: 1 },
+  ]),
+  grouped("max(taken_at)&aggregate=count&by=month(taken_at)&order=desc", [
+    { "month(taken_at)": "2026-02-01T00:00:00.000Z", count: 1 },
+    {
+      "month(taken_at)": "2026-01-01T00:00:00.000Z",
+      "max(taken_at)": "2026-01-01T22:59:59.999Z",
+    },
+    { "month(taken_at)": null, "max(taken_at)": null },
+  ]),
+  grouped("count&by=value&sortby=value&order=desc&limit=2&offset=1", [
+    { value: 2 },
+    { value: 1 },
+  ], 5),
+  grouped("count&by=id,value&sortby=count,value&limit=1", [{
+    id: 4,
+    value: -0.5,
+  }], 5),
+  [
+    "anyone",
+    "GET /readings?aggregate=count&by=year(taken_at)&id:lte=5",
+    200,
+    undefined,
+    {
+      shows:
+        /^\[\{"year\(taken_at\)":"2026-01-01T00:00:00.000Z","count":4\},\{"year\(taken_at\)":null,"count":1\}\]$/,
+    },
+  ],
+  refused("by=value", 40003),
+  refused("aggregate=count&fields=id", 40003),
+  refused("aggregate=count,count", 40004),
+  refused("aggregate=median(value)", 40004, /avg\(value\)/),
+  refused("aggregate=sum(taken_at)", 40004),
+  refused("aggregate=sum(article_id)", 40004),
+  refused("aggregate=count&by=hour(value)", 40004),
+  refused("aggregate=count&by=value&by=value", 40004),
+  refused("aggregate=count&limit=10001", 40004),
+  refused("aggregate=count&sortby=value", 40004),
+  refused("aggregate=count&nothing=1", 40003, /aggregate/),
+  ["viewer", "GET /articles?aggregate=count&by=body", 40004],
+  ["anyone", "GET /articles?aggregate=count", 40100],
+  ["admin", "GET /users?aggregate=count&by=password", 40004],
+  ["viewer", "GET /tasks?aggregate=count&by=errors", 40004],
+  ["viewer", "GET /tasks?aggregate=count&by=status", 200, undefined, {
+    shows: [],
+  }],
+  ["viewer", "GET /alarms?aggregate=count", 200, undefined, {
+    shows: [{ count: 0 }],
+  }],
+  ["keeper", "POST /readings", 201, [{ value: 1.7e308 }, { value: 1.7e308 }], {
+    changes: ["/v1/readings/6", "/v1/readings/7"],
+  }],
+  refused("aggregate=sum(value)", 40004, /double/),
+  refused("aggregate=avg(value)", 40004, /double/),
+]);
+
+rows("An expanded reference is the record as the caller would get it", [
+  ["keeper", "POST /articles", 201, { title: "Secret", body: "b" }],
+  ["keeper", "POST /readings", 201, { article_id: 1, reading_id: 1 }],
+  ["anyone", "GET /readings/8?expand=article,reading", 200, undefined, {
+    shows: {
+      article: null,
+      article_id: 1,
+      reading: { id: 1, value: 1, link: {} },
+    },
+  }],
+  [
+    "viewer",
+    "GET /readings?id:gte=7&expand=article&fields=value",
+    200,
+    undefined,
+    {
+      shows: [{ article: null }, { id: 8, article: { title: "Secret" } }],
+    },
+  ],
+  ["viewer", "GET /readings/8?expand=alarm", 40004, undefined, {
+    says: /article/,
+  }],
+  ["viewer", "GET /articles?expand=readings", 40004],
+  ["keeper", "PATCH /readings/8?expand=article", 40003, {}],
+  ["viewer", "GET /readings?expand=article", 40003, undefined, {
+    headers: { Accept: "application/x-ndjson" },
+  }],
+]);

@@ -1,0 +1,66 @@
+/** A declaration of measurements, which expire, long texts and a pattern that takes its time. */
+
+type Word =
+  | "collection"
+  | "string"
+  | "text"
+  | "number"
+  | "timestamp"
+  | "optional"
+  | "reference";
+
+export default (
+  { collection, string, text, number, timestamp, optional, reference }: Record<
+    Word,
+    (...options: unknown[]) => unknown
+  >,
+) => {
+  const access = { read: "viewer", write: "keeper", delete: "keeper" };
+  return {
+    title: "Measured",
+    collections: [
+      collection({
+        name: "articles",
+        singular: "article",
+        access,
+        properties: {
+          title: string({ maxLength: 100 }),
+          body: text({ maxLength: 200_000 }),
+        },
+      }),
+      collection({
+        name: "codes",
+        singular: "code",
+        access: { ...access, read: "anyone" },
+        properties: {
+          code: string({ maxLength: 1000, pattern: /^[a-z]*[a-z]*!$/ }),
+        },
+      }),
+      collection({
+        name: "readings",
+        singular: "reading",
+        access: { ...access, read: "anyone" },
+        keep: { days: 30, by: "taken_at" },
+        properties: {
+          article_id: optional(reference("articles")),
+          reading_id: optional(reference("readings")),
+          value: optional(number()),
+          taken_at: optional(timestamp()),
+        },
+      }),
+      collection({
+        name: "proofs",
+        singular: "proof",
+        access,
+        properties: { reading_id: reference("readings") },
+      }),
+      collection({
+        name: "alarms",
+        singular: "alarm",
+        private: true,
+        access: { read: "viewer", write: "viewer", delete: "viewer" },
+        properties: { reading_id: optional(reference("readings")) },
+      }),
+    ],
+  };
+};
