@@ -139,8 +139,13 @@ const servers = await Promise.all([
 ]);
 
 /** Sends the same request to both servers, and compares what they respond. */
-async function compare(method: string, path: string, body?: object) {
-  const headers = as(pick([admin, viewer]));
+async function compare(
+  method: string,
+  path: string,
+  body?: object,
+  token = pick([admin, viewer]),
+) {
+  const headers = as(token);
   const sent = body ? { method, headers, body } : { method, headers };
   const [one, other] = await Promise.all(
     servers.map(({ origin }) => send(origin, `/v1${path}`, sent)),
@@ -159,9 +164,26 @@ async function compare(method: string, path: string, body?: object) {
   return Number(one?.headers["x-total-count"]);
 }
 
+test("Ranges are the same in either direction, with null last", async () => {
+  for (const name of ["weight", "day"]) {
+    const value = name === "day" ? "2026-05-15" : "25";
+    for (const round of [1, 2, 3]) { // the first one has the index built
+      for (const operator of ["=", ":lt=", ":gte=", ":ne=null&kind="]) {
+        for (const order of ["asc", "desc"]) {
+          const operand = operator.endsWith("kind=") ? "a" : value;
+          const offset = round * 1000 * below(4);
+          const path =
+            `/things?${name}${operator}${operand}&sortby=${name}&order=${order}&offset=${offset}`;
+          await compare("GET", path, undefined, admin);
+        }
+      }
+    }
+  }
+});
+
 test("Lists are the same with indexes, also while records change", async () => {
   let total = 0;
-  for (let step = 0; step < 240; step++) {
+  for (let step = 0; step < 150; step++) {
     const path = pick(["/things", "/things", "/things", "/groups/2/things"]);
     const parameters = query();
     total += await compare("GET", `${path}?${parameters}`);
@@ -171,7 +193,7 @@ test("Lists are the same with indexes, also while records change", async () => {
     if (step % 11 === 0) await compare("DELETE", `/things/${id}`);
     if (step % 13 === 0) await compare("POST", "/things", thing());
   }
-  assert.ok(total > 50_000, "the lists are nearly all empty");
+  assert.ok(total > 30_000, "the lists are nearly all empty");
 });
 
 test("Lists that are asked for at once are all served", async () => {
