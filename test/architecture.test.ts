@@ -16,7 +16,8 @@ const floors: readonly (readonly string[])[] = [
   ["app.ts", "features.ts", "etcd"],
   ["open.ts"],
   ["features"],
-  ["cli", "serve.ts"],
+  ["serve.ts"],
+  ["cli"],
   ["main.ts"],
 ];
 /** What features build upon, besides their own files. */
