@@ -18,13 +18,18 @@ const transactions = 8;
 const open = (disk: Disk) => Store.open(folder, declared, disk.files, logBytes);
 
 /** Runs the script, in groups that share a write. */
-async function run(disk: Disk, model: Model): Promise<void> {
+async function run(
+  disk: Disk,
+  model: Model,
+  endsWhenRefused = false,
+): Promise<void> {
   const store = await open(disk).catch(() => undefined);
   if (!store) return;
   const running: Promise<void>[] = [];
   for (const mutations of script(transactions)) {
     running.push(model.run(store, mutations));
     if (running.length % 3 !== 0) await running.at(-1);
+    if (endsWhenRefused && model.refused > 0) return;
   }
   await Promise.all(running);
   await store.close().catch(() => {});
@@ -61,7 +66,7 @@ async function crash(fault: Fault, at: number): Promise<number> {
   const disk = new Disk();
   disk.fault = (_, count) => count === at ? fault : undefined;
   const model = new Model();
-  await run(disk, model);
+  await run(disk, model, fault === "short");
   const what = `${fault} at operation ${at}`;
   const random = randomOf(at);
   await judge(disk.restart(), model, `${what}, process ended`);
@@ -74,7 +79,7 @@ async function crash(fault: Fault, at: number): Promise<number> {
   // The process has ended, and what a failed sync has lost is in memory only.
   const again = disk.restart();
   const store = await open(again);
-  model.possible = [textOf(store.tables)];
+  Object.assign(model, { possible: [textOf(store.tables)], isFailed: false });
   await model.run(store, [["put", "zoos", { id: 98, name: "last" }]]);
   await store.close();
   await judge(again.restart(() => false), model, `${what}, both`);
@@ -142,13 +147,15 @@ async function sample() {
   return { disk: disk.restart(), states: model.history };
 }
 
-/** Reads a disk with other bytes in a file: its state must be one that it has had, and all of it unless the end of the last log is missing; or it is refused with the place. */
+/** Reads a disk with other bytes in a file: nothing that an intact line proves may be missing, and nothing at all but from the end of the last log; or it is refused with the place. */
 async function checkDamage(
   { disk, states }: Awaited<ReturnType<typeof sample>>,
   name: string,
   bytes: Buffer,
-  what: string,
-  mayBeShorter: boolean,
+  { what, mayBeShorter = false }: {
+    readonly what: string;
+    readonly mayBeShorter?: boolean;
+  },
 ): Promise<void> {
   const tables = tablesOf(declared);
   try {
@@ -158,40 +165,43 @@ async function checkDamage(
     assert.match(error.message, /(wal|snapshot)-\d+\.jsonl is damaged/);
     return;
   }
+  const proofs = bytes.toString().matchAll(/"seq":\d+,"durable":(\d+),.*\n/g);
+  const proven = Math.max(0, ...Array.from(proofs, ([, seq]) => Number(seq)));
+  const allowed = states.slice(mayBeShorter ? proven : -1);
   const found = textOf(tables);
-  const allowed = mayBeShorter ? states : states.slice(-1);
   assert.ok(allowed.includes(found), `${name}, ${what}: ${found}`);
 }
 
 test("Damage of any file is refused, or nothing is lost", async (t) => {
   const all = await sample();
-  const names = [...all.disk.names.keys()].filter((name) =>
-    name.endsWith(".jsonl")
-  );
-  const last = names.filter((name) => name.startsWith("wal-")).sort().at(-1);
-  for (const name of names) {
-    const bytes = all.disk.names.get(name)?.bytes ?? Buffer.alloc(0);
-    const isLast = name === last;
+  const without = await sample();
+  without.disk.names.delete("snapshot-2.jsonl");
+  for (
+    const [from, name] of [
+      [without, "wal-1.jsonl"],
+      [all, "snapshot-2.jsonl"],
+      [all, "wal-2.jsonl"],
+    ] as const
+  ) {
+    const bytes = from.disk.names.get(name)?.bytes ?? Buffer.alloc(0);
+    assert.ok(bytes.length > 1024, name);
+    const isLast = name === "wal-2.jsonl";
     await t.test(`Truncations, bits, sectors and lines of ${name} are judged`, async () => {
       for (let at = 0; at < bytes.length; at++) {
-        await checkDamage(
-          all,
-          name,
-          bytes.subarray(0, at),
-          `${at} bytes`,
-          isLast,
-        );
+        await checkDamage(from, name, bytes.subarray(0, at), {
+          what: `${at} bytes`,
+          mayBeShorter: isLast,
+        });
         const flipped = Buffer.from(bytes);
         flipped[at] = (flipped[at] ?? 0) ^ 1 << at % 8;
-        await checkDamage(all, name, flipped, `a bit of ${at}`, false);
+        await checkDamage(from, name, flipped, { what: `a bit of ${at}` });
       }
       for (let at = 0; at < bytes.length; at += 512) {
-        const zeroed = Buffer.from(bytes).fill(
-          0,
-          at,
-          Math.min(at + 512, bytes.length),
-        );
-        await checkDamage(all, name, zeroed, `sector of ${at}`, isLast);
+        const end = Math.min(at + 512, bytes.length);
+        await checkDamage(from, name, Buffer.from(bytes).fill(0, at, end), {
+          what: `sector of ${at}`,
+          mayBeShorter: isLast,
+        });
       }
       const lines = bytes.toString("latin1").split(/(?<=\n)/);
       for (const [at, line] of lines.entries()) {
@@ -200,14 +210,31 @@ test("Damage of any file is refused, or nothing is lost", async (t) => {
           const changed = lines.with(at, other);
           if (other === next + line) changed[at + 1] = "";
           await checkDamage(
-            all,
+            from,
             name,
             Buffer.from(changed.join(""), "latin1"),
-            `line ${at + 1}`,
-            isLast && other === "" && next === "",
+            {
+              what: `line ${at + 1}`,
+              mayBeShorter: isLast && other === "" && next === "",
+            },
           );
         }
       }
     });
+  }
+});
+
+test("A log that was moved or removed is noticed", async () => {
+  for (const isRemoved of [false, true]) {
+    const disk = new Disk();
+    const model = new Model();
+    const store = await open(disk);
+    await model.run(store, [["put", "zoos", { id: 1, name: "one" }]]);
+    const { bytes = Buffer.alloc(0) } = disk.names.get("wal-1.jsonl") ?? {};
+    if (isRemoved) disk.names.delete("wal-1.jsonl");
+    else disk.names = disk.with("wal-1.jsonl", bytes).names;
+    await model.run(store, [["put", "zoos", { id: 2, name: "two" }]]);
+    assert.ok(model.isFailed && store.fault);
+    await store.close();
   }
 });

@@ -1,3 +1,4 @@
+// deno-lint-ignore-file require-await -- node:fs returns promises, also of what is known at once
 /**
  * A disk in memory that fails on demand and forgets what was not synced, and a
  * model of the states that a restart may find.
@@ -269,6 +270,7 @@ export class Model {
   readonly history = ["[]"];
   acknowledged = 0;
   refused = 0;
+  isFailed = false;
 
   /** Runs a transaction, and notes what became of it. */
   async run(store: Store, mutations: readonly Mutation[]): Promise<void> {
@@ -285,8 +287,10 @@ export class Model {
       this.history.push(...this.possible.slice(1, index + 1));
       this.possible = this.possible.slice(index);
       this.acknowledged++;
+      if (this.isFailed) throw new Error("written after a failure");
     }, (error) => {
       this.refused++;
+      this.isFailed ||= error.code === "disk-failed";
       if (error.code === "disk-full") {
         this.possible = this.possible.filter((each) => each !== text);
       }
@@ -297,7 +301,7 @@ export class Model {
 /** The script's transactions: creations, changes, cascades. */
 export function* script(count: number): Generator<readonly Mutation[]> {
   for (let id = 1; id <= count; id++) {
-    const name = `${id} ${"é".repeat(id * 7 % 90)}`;
+    const name = `${id} ${"é".repeat(id * 7 % 60)}`;
     yield [["put", "zoos", { id, name }]];
     yield [
       ["put", "animals", { id: 2 * id - 1, zoo_id: id, name }],
