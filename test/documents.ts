@@ -38,7 +38,14 @@ export async function shell(
   script: string,
   environment: Environment = {},
 ): Promise<string> {
-  const child = spawn("timeout", ["100", "bash", "-euo", "pipefail", "-c", script], {
+  const child = spawn("timeout", [
+    "100",
+    "bash",
+    "-euo",
+    "pipefail",
+    "-c",
+    script,
+  ], {
     env: { ...process.env, NODE_V8_COVERAGE: "", ...environment },
     stdio: ["ignore", "pipe", "pipe"],
   });

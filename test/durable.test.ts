@@ -207,6 +207,18 @@ test("A disk decides when a write counts", async (t) => {
       (await request("POST", "/zoos", zoo("fourth"))).json.errorCode,
       50300,
     );
+    // What is wrong with a request comes before what is wrong with the disk.
+    for (
+      const [code, method, path, body] of [
+        [42200, "POST", "/zoos", {}],
+        [40401, "PATCH", "/zoos/999", {}],
+        [40901, "DELETE", "/users/1"],
+        [50300, "DELETE", `/zoos/${id}`],
+      ] as const
+    ) {
+      const { json } = await request(method, path, body);
+      assert.equal(json.errorCode, code, `${method} ${path}`);
+    }
     assert.equal((await request("GET", "/zoos")).text, before);
     assert.equal(
       (await send(server.origin, "/health")).json.status,
