@@ -470,6 +470,11 @@ rows("A private record is its owner's and the highest role's", [
   ["admin", "PATCH /notes/{note}", 201, { owner_id: "{user}" }, {
     shows: { owner_id: "{user}" },
   }],
+  ...["1", true, 1.5, [1]].map((owner_id): Row =>
+    invalid("POST /notes", { ...note, owner_id }, {
+      owner_id: "type|reference",
+    })
+  ),
   ["admin", "POST /notes", 42200, { ...note, owner_id: 999999 }, {
     errors: { owner_id: "reference" },
   }],
