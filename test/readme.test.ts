@@ -193,12 +193,8 @@ test("The reader's guide names lines and sizes as they are", () => {
   const right = guide.replace(
     /`([\w/-]+\.ts):\d+\s([^`]+)`/g,
     (_, file: string, words: string) => {
-      const lines = source.get(file)?.split("\n").map((line) => line.trim()) ??
-        [];
-      const begins = lines.findIndex((line) => line.startsWith(words));
-      const at = begins < 0
-        ? lines.findIndex((line) => line.includes(words))
-        : begins;
+      const lines = source.get(file)?.split("\n") ?? [];
+      const at = lines.findIndex((line) => line.includes(words));
       assert.ok(at >= 0, `${file} has no line with: ${words}`);
       return `\`${file}:${at + 1} ${words}\``;
     },
