@@ -1,0 +1,164 @@
+/** Tokens and passwords, and the backdoors that a change could open in them. */
+
+import assert from "node:assert/strict";
+import { Buffer } from "node:buffer";
+import { createHmac, scryptSync } from "node:crypto";
+import { test } from "node:test";
+import { canSign, TokenError, TokenSigner } from "../../src/auth/jwt.ts";
+import { hashPassword, verifyPassword } from "../../src/auth/passwords.ts";
+
+const secret = "a secret of more than thirty-two bytes";
+const claims = { sub: 3, jti: 7, iat: 1_700_000_000, exp: 1_700_003_600 };
+const signer = new TokenSigner([secret], "test");
+const token = signer.sign(claims);
+const [header = "", payload = "", signature = ""] = token.split(".");
+
+const encode = (value: unknown) =>
+  Buffer.from(JSON.stringify(value)).toString("base64url");
+const decode = (part: string) =>
+  JSON.parse(Buffer.from(part, "base64url").toString());
+const sign = (head: string, body: string, key = secret, hash = "sha256") =>
+  `${head}.${body}.${
+    createHmac(hash, key).update(`${head}.${body}`).digest("base64url")
+  }`;
+
+test("A token is what RFC 7519 and an independent HMAC say", () => {
+  assert.equal(token, sign(header, payload));
+  const { kid, ...others } = decode(header);
+  assert.deepEqual(others, { alg: "HS256", typ: "JWT" });
+  assert.deepEqual(decode(payload), {
+    iss: "test",
+    sub: "3",
+    iat: claims.iat,
+    exp: claims.exp,
+    jti: "7",
+  });
+  assert.deepEqual(signer.verify(token), claims);
+  assert.equal(
+    decode(new TokenSigner([secret], "x").sign(claims).split(".")[0] ?? "").kid,
+    kid,
+  );
+});
+
+test("A short secret cannot sign", () => {
+  for (
+    const bad of ["", "short", "x".repeat(31), "\0".repeat(40), "é".repeat(15)]
+  ) {
+    assert.equal(canSign(bad), false);
+    assert.throws(() => new TokenSigner([bad], "test"), RangeError);
+    assert.throws(() => new TokenSigner([secret, bad], "test"), RangeError);
+  }
+  assert.throws(() => new TokenSigner([], "test"), RangeError);
+  assert.ok(canSign("x".repeat(32)) && canSign("é".repeat(16)));
+});
+
+test("The header of a token reveals nothing of the secret", () => {
+  const text = JSON.stringify(decode(header));
+  const key = Buffer.from(secret);
+  for (let at = 0; at + 4 <= secret.length; at++) {
+    const part = key.subarray(at, at + 4);
+    for (const form of ["utf8", "hex", "base64url"] as const) {
+      assert.ok(!text.includes(part.toString(form).slice(0, 5)), text);
+    }
+  }
+  assert.match(decode(header).kid, /^[\w-]{12}$/);
+  const other = new TokenSigner([`${secret}!`], "test").sign(claims);
+  assert.notEqual(other.split(".")[0], header);
+});
+
+test("A token that this server would not sign is refused", () => {
+  const { kid } = decode(header);
+  const valid = decode(payload);
+  const bad: Record<string, string> = {
+    "no signature": `${header}.${payload}.`,
+    "two parts": `${header}.${payload}`,
+    "four parts": `${token}.`,
+    padding: `${token}=`,
+    "another secret": sign(header, payload, `${secret}!`),
+    "an empty secret": sign(header, payload, "\0"),
+    "the key's id as secret": sign(header, payload, kid),
+    "alg none": `${encode({ alg: "none", typ: "JWT", kid })}.${payload}.`,
+    "alg none, signed": sign(encode({ alg: "none", typ: "JWT", kid }), payload),
+    HS512: sign(
+      encode({ alg: "HS512", typ: "JWT", kid }),
+      payload,
+      secret,
+      "sha512",
+    ),
+    "no kid": sign(encode({ alg: "HS256", typ: "JWT" }), payload),
+    "another kid": sign(
+      encode({ alg: "HS256", typ: "JWT", kid: "x" }),
+      payload,
+    ),
+    "a further parameter": sign(
+      encode({ ...decode(header), jku: "x" }),
+      payload,
+    ),
+    "another issuer": new TokenSigner([secret], "other").sign(claims),
+    "another last character": token.slice(0, -1) +
+      (signature.endsWith("A") ? "B" : "A"),
+    "a payload of null": sign(header, encode(null)),
+    "no JSON": sign(header, "eyJ"),
+  };
+  for (
+    const change of [
+      { sub: 3 },
+      { sub: "03" },
+      { sub: "x" },
+      { jti: "0" },
+      { jti: undefined },
+      { exp: "1700003600" },
+      { exp: undefined },
+      { iat: 1.5 },
+      { iat: -1 },
+      { role: "admin" },
+    ]
+  ) bad[JSON.stringify(change)] = sign(header, encode({ ...valid, ...change }));
+  for (const [what, text] of Object.entries(bad)) {
+    assert.throws(() => signer.verify(text), TokenError, what);
+  }
+});
+
+test("All secrets verify, and the first one signs", () => {
+  const both = new TokenSigner([`${secret}, the next`, secret], "test");
+  assert.deepEqual(both.verify(token), claims);
+  assert.notEqual(both.sign(claims), token);
+  assert.throws(() => signer.verify(both.sign(claims)), TokenError);
+});
+
+test("A password is stored as what scrypt makes of it", async () => {
+  const hash = await hashPassword("correct horse");
+  const [name, N, r, p, salt = "", key] = hash.split("$");
+  assert.deepEqual([name, N, r, p], ["scrypt", "16384", "8", "5"]);
+  const expected = scryptSync(
+    "correct horse",
+    Buffer.from(salt, "base64url"),
+    32,
+    { N: 16384, r: 8, p: 5 },
+  );
+  assert.equal(key, expected.toString("base64url"));
+  assert.notEqual(await hashPassword("correct horse"), hash);
+  assert.equal(await verifyPassword("correct horse", hash), true);
+  // Keyboards differ in how they compose characters.
+  assert.equal(
+    await verifyPassword("Å\u0041\u030a", await hashPassword("ÅÅ")),
+    true,
+  );
+});
+
+test("No master password: nothing but the user's own is right", async () => {
+  const hash = await hashPassword("correct horse");
+  const rows = [
+    ["correct horse", undefined],
+    ["correct horse", `${hash}$`],
+    ["", ""],
+    ["", hash],
+    ["correct horse ", hash],
+    ["admin", hash],
+    [hash, hash],
+    ["\0".repeat(32), undefined],
+  ] as const;
+  await Promise.all(rows.map(async ([password, stored]) => {
+    assert.equal(await verifyPassword(password, stored), false, password);
+  }));
+});
