@@ -162,13 +162,13 @@ describe("Commands", { concurrency: 2 }, () => {
     await stop(await serve({ DATA_DIR: one, SEED: seed }));
     await run({ DATA_DIR: one }, [[`export --to ${at("files")}`, 0, ""]]);
     assert.deepEqual(readdirSync(at("files")), [
-      "animals.jsonl",
-      "employees.jsonl",
-      "zoos.jsonl",
+      "animals.ndjson",
+      "employees.ndjson",
+      "zoos.ndjson",
     ]);
     const lines = '{"id":7,"name":"x","city":"y","country":"FR"}\n{"name":1}\n';
     const texts = ["zoos", "animals"].map((name) =>
-      readFileSync(at("files", `${name}.jsonl`), "utf8")
+      readFileSync(at("files", `${name}.ndjson`), "utf8")
     );
     await run({ DATA_DIR: other }, [
       [`import zoos ${at("missing")}`, 1, /missing/],

@@ -199,7 +199,7 @@ test("The reader's guide names lines and sizes as they are", () => {
       return `\`${file}:${at + 1} ${words}\``;
     },
   );
-  // After an edit of the source: REFRESH=1 sets the numbers.
+  // After an edit of the source, REFRESH=1 in the environment sets the numbers.
   if (process.env["REFRESH"]) writeFileSync("src/README.md", right);
   else assert.equal(guide, right);
   assert.ok(guide.length <= 12_288, `${guide.length} bytes`);
