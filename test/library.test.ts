@@ -480,6 +480,29 @@ rows("A private record is its owner's and the highest role's", [
   }],
 ]);
 
+test("A circle of references can be deleted", async () => {
+  const ask = async (method: string, path: string, body?: object) => {
+    const { status, json } = await request("admin", method, path, body);
+    return { status, id: json?.id, sequel: json?.sequel_of_id };
+  };
+  const create = async (isbn: string) =>
+    (await ask("POST", "/books", { ...book, isbn })).id;
+  const one = await create("9781234567890");
+  await ask("PATCH", `/books/${one}`, { sequel_of_id: one });
+  assert.equal((await ask("DELETE", `/books/${one}`)).status, 204);
+  const [two, three] = [
+    await create("9781234567891"),
+    await create("9781234567892"),
+  ];
+  await ask("PATCH", `/books/${two}`, { sequel_of_id: three });
+  await ask("PATCH", `/books/${three}`, { sequel_of_id: two });
+  assert.equal((await ask("DELETE", `/books/${two}`)).status, 409);
+  assert.equal((await ask("DELETE", `/books/${two}?cascade=true`)).status, 204);
+  assert.equal((await ask("GET", `/books/${three}`)).sequel, null);
+  assert.equal((await ask("DELETE", `/books/${three}`)).status, 204);
+  forget();
+});
+
 test("A private record is shown to its owner alone", async () => {
   const { json } = await request("member", "POST", "/notes", note);
   const status = async (who: string, method = "GET") =>

@@ -169,6 +169,9 @@ export function send(
     );
     if (bytes !== undefined) {
       request.setHeader("Content-Type", "application/json");
+      if (!headers?.["Transfer-Encoding"]) {
+        request.setHeader("Content-Length", Buffer.byteLength(bytes));
+      }
     }
     for (const [name, value] of Object.entries(headers ?? {})) {
       if (value) request.setHeader(name, value);
