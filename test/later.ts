@@ -1,4 +1,6 @@
-/** Loaded into a program before its own code: it is an hour later. */
+/** Loaded into a program before its own code: it is an hour later, or as much as `LATER` says in milliseconds. */
+
+import process from "node:process";
 
 const now = Date.now.bind(Date);
 
@@ -12,4 +14,4 @@ globalThis.Date = class extends Date {
   }
 } as DateConstructor;
 
-const later = () => now() + 3_600_000;
+const later = () => now() + Number(process.env["LATER"] ?? 3_600_000);

@@ -13,7 +13,7 @@ const { rows } = await against({
   },
   environment: {
     COLLECTIONS: beside("features/measured"),
-    FEATURES: "batches,deletions,aggregates,expand,imports",
+    FEATURES: "batches,aggregates,expand,imports",
   },
 });
 

@@ -1,0 +1,91 @@
+/** What is old goes: CONTRACT section 17, retention. */
+
+import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { beside, send, serve, stop, temporaryFolder } from "../server.ts";
+
+const dayMs = 86_400_000;
+const daysAgo = (days: number) =>
+  new Date(Date.now() - days * dayMs).toISOString();
+const folder = temporaryFolder();
+const SEED = join(folder, "seed.json");
+const old = Array.from({ length: 1200 }, (_, at) => ({
+  taken_at: daysAgo(31 + at),
+}));
+writeFileSync(
+  SEED,
+  JSON.stringify({
+    readings: [
+      { taken_at: daysAgo(29) },
+      { taken_at: null },
+      { taken_at: daysAgo(40), value: 1 }, // a proof requires it
+      { taken_at: daysAgo(39), value: 2, reading_id: 3 },
+      { taken_at: daysAgo(1), value: 3, reading_id: 4 },
+      { taken_at: daysAgo(25), value: 4 },
+      ...old,
+    ],
+    proofs: [{ reading_id: 3 }],
+  }),
+);
+const options = {
+  SEED,
+  COLLECTIONS: beside("features/measured"),
+  DATA_DIR: join(folder, "store"),
+  FEATURES: "deletions",
+};
+
+/** Returns what is there once a condition is true. */
+async function readings(origin: string, isDone: (ids: number[]) => boolean) {
+  for (;;) {
+    const { json } = await send(origin, "/v1/readings?sortby=id&limit=100");
+    const ids = json.map(({ id }: { id: number }) => id);
+    if (isDone(ids)) return json;
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+test("What has expired goes, but what others require", async () => {
+  const server = await serve(options);
+  const left = await readings(server.origin, (ids) => ids.length < 6);
+  assert.deepEqual(
+    left.map((
+      { id, reading_id }: Record<string, unknown>,
+    ) => [id, reading_id]),
+    [[1, null], [2, null], [3, null], [5, null], [6, null]],
+  );
+  await stop(server);
+});
+
+const preload = `--import=${beside("later")}`;
+
+test("A clock that leaps is not believed", async () => {
+  const LATER = String(10 * dayMs);
+  const server = await serve({ ...options, LATER, NODE_OPTIONS: preload });
+  while (!/clock/.test(server.output)) {
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  const left = await readings(server.origin, () => true);
+  assert.equal(left.length, 5);
+  await stop(server);
+});
+
+test("A clock that is not set shows the newest time of the log", async () => {
+  const LATER = String(-Date.now());
+  const server = await serve({ ...options, LATER, NODE_OPTIONS: preload });
+  const request = (path: string, body: object, token = "") =>
+    send(server.origin, `/v1${path}`, {
+      method: "POST",
+      body,
+      headers: { Authorization: token && `Bearer ${token}` },
+    });
+  const form = { username: "admin", password: "admin-password" };
+  const { json } = await request("/authorizations", form);
+  const created = await request("/readings", {}, json.token);
+  assert.equal(created.status, 201);
+  assert.ok(Date.parse(created.json.created_at) > Date.now() - dayMs);
+  assert.match(server.output, /clock/);
+  assert.equal((await readings(server.origin, () => true)).length, 6);
+  await stop(server);
+});
