@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { createHmac, scryptSync } from "node:crypto";
 import { test } from "node:test";
-import { canSign, TokenError, TokenSigner } from "../../src/auth/jwt.ts";
+import { canSign, TokenSigner } from "../../src/auth/jwt.ts";
 import { hashPassword, verifyPassword } from "../../src/auth/passwords.ts";
 
 const secret = "a secret of more than thirty-two bytes";
@@ -113,7 +113,7 @@ test("A token that this server would not sign is refused", () => {
     ]
   ) bad[JSON.stringify(change)] = sign(header, encode({ ...valid, ...change }));
   for (const [what, text] of Object.entries(bad)) {
-    assert.throws(() => signer.verify(text), TokenError, what);
+    assert.equal(signer.verify(text), undefined, what);
   }
 });
 
@@ -121,7 +121,7 @@ test("All secrets verify, and the first one signs", () => {
   const both = new TokenSigner([`${secret}, the next`, secret], "test");
   assert.deepEqual(both.verify(token), claims);
   assert.notEqual(both.sign(claims), token);
-  assert.throws(() => signer.verify(both.sign(claims)), TokenError);
+  assert.equal(signer.verify(both.sign(claims)), undefined);
 });
 
 test("A password is stored as what scrypt makes of it", async () => {
