@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { scryptSync } from "node:crypto";
 import process from "node:process";
 import { test } from "node:test";
-import { TokenError, TokenSigner } from "../src/auth/jwt.ts";
+import { TokenSigner } from "../src/auth/jwt.ts";
 import { hashPassword, verifyPassword } from "../src/auth/passwords.ts";
 
 const password = "corr\u00e9ct horse";
@@ -69,7 +69,7 @@ const secret = "0123456789abcdef0123456789abcdef";
 const claims = { sub: 7, jti: 8, iat: 1_700_000_000, exp: 1_700_003_600 };
 const sign = (...secrets: string[]) => new TokenSigner(secrets, "API");
 const refuses = (signer: TokenSigner, token: string) =>
-  assert.throws(() => signer.verify(token), TokenError, token);
+  assert.equal(signer.verify(token), undefined, token);
 
 test("The first secret signs and all verify", () => {
   const token = sign(secret).sign(claims);
