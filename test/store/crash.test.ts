@@ -76,6 +76,7 @@ async function crash(fault: Fault, at: number): Promise<number> {
     model,
     `${what}, power cut in between`,
   );
+  if (fault !== "EIO") return disk.count;
   // The process has ended, and what a failed sync has lost is in memory only.
   const again = disk.restart();
   const store = await open(again);

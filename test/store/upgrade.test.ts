@@ -5,7 +5,13 @@
  */
 
 import assert from "node:assert/strict";
-import { chmodSync, cpSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  cpSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { send, serve, stop, temporaryFolder } from "../server.ts";
