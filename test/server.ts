@@ -184,7 +184,7 @@ export function send(
       } catch (error) {
         return reject(error);
       }
-      const isJson = /json/.test(response.headers["content-type"] ?? "") &&
+      const isJson = /[/+]json/.test(response.headers["content-type"] ?? "") &&
         text !== "";
       const { statusCode: status = 0, headers } = response;
       resolve({

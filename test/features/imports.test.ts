@@ -1,7 +1,11 @@
 /** Imports, exports and tasks: CONTRACT section 8. */
 
 import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import { request as httpRequest } from "node:http";
+import { join } from "node:path";
 import { test } from "node:test";
+import { beside, temporaryFolder } from "../server.ts";
 import { book, linesOf, listed, ndjson, startLibrary } from "./library.ts";
 
 const library = await startLibrary({
@@ -132,6 +136,95 @@ test("A reference to a later line is set at the end", async () => {
   assert.equal((await get("/books/1")).sequel_of_id, null);
 });
 
+test("Tasks belong to who made them", async () => {
+  const { id } = await importLines(
+    "member",
+    "/notes",
+    linesOf([{ text: "Mine" }, {}]),
+  );
+  const asked = async (who: string, line: string) =>
+    (await request(who, line)).status;
+  assert.equal(await asked("anyone", `GET /tasks/${id}`), 401);
+  assert.equal(await asked("member2", `GET /tasks/${id}`), 404);
+  assert.equal(await asked("member2", `DELETE /tasks/${id}`), 404);
+  assert.equal(await asked("admin", `GET /tasks/${id}`), 200);
+  assert.deepEqual((await request("member2", "GET /tasks")).json, []);
+  const { json: [listed] } = await request("member", "GET /tasks?rejected=1");
+  assert.equal(listed.id, id);
+  assert.equal(
+    await asked("member", "GET /tasks?aggregate=count&by=errors"),
+    400,
+  );
+  assert.equal(await asked("member", "PUT /tasks/1"), 405);
+  assert.equal(await asked("member", `DELETE /tasks/${id}`), 204);
+  assert.equal(await asked("member", `GET /tasks/${id}`), 410);
+  const notes = await request("member2", "GET /notes");
+  assert.deepEqual(notes.json, []);
+});
+
+test("An import is refused at once for what a POST is refused for", async () => {
+  const refused = async (who: string, path: string, body = "{}\n") =>
+    (await request(who, `POST ${path}`, body, ndjson)).json.errorCode;
+  assert.equal(await refused("anyone", "/books"), 40100);
+  assert.equal(await refused("member", "/books"), 40300);
+  assert.equal(await refused("admin", "/users"), 41500);
+  assert.equal(await refused("librarian", "/books/999999/sequels"), 40401);
+  assert.equal(await refused("librarian", "/books", ""), 40001);
+  assert.equal(await refused("librarian", "/books?limit=1"), 40003);
+});
+
+test("An import that sends nothing for 30 s gets 408", async () => {
+  const { server, tokenOf } = await startLibrary({
+    FEATURES: "imports",
+    NODE_OPTIONS: `--import=${beside("features/hasty")}`,
+  });
+  const token = await tokenOf("admin");
+  const sent = await new Promise<number | undefined>((resolve, reject) => {
+    const request = httpRequest(`${server.origin}/v1/wishes`, {
+      method: "POST",
+      headers: { ...ndjson, Authorization: `Bearer ${token}` },
+    });
+    request.on("response", ({ statusCode }) => resolve(statusCode)).on(
+      "error",
+      reject,
+    );
+    request.write("{}\n");
+  });
+  assert.equal(sent, 408);
+});
+
+test("What is exported goes in again", async () => {
+  const asLines = { Accept: "application/x-ndjson" };
+  const { text, headers } = await request(
+    "admin",
+    "GET /books?sortby=id",
+    undefined,
+    asLines,
+  );
+  assert.equal(headers["content-type"], "application/x-ndjson");
+  assert.doesNotMatch(text, /url/);
+  const other = await startLibrary({ FEATURES: "imports" });
+  const task = await other.importLines("librarian", "/books", text);
+  assert.deepEqual([task.imported, task.rejected], [
+    text.split("\n").length - 1,
+    0,
+  ]);
+  const again = await other.request(
+    "admin",
+    "GET /books?sortby=id",
+    undefined,
+    asLines,
+  );
+  assert.equal(again.text, text);
+  const some = await request(
+    "admin",
+    "GET /books?id=101&fields=title,url",
+    undefined,
+    asLines,
+  );
+  assert.equal(some.text, '{"id":101,"title":"Book 101"}\n');
+});
+
 /** Lines of which the first refer to the last, so that all are read twice. */
 const many = linesOf(
   Array.from(
@@ -170,4 +263,37 @@ test("An import survives crashes, each line in exactly once", async () => {
     "GET /books?id:gte=1000&sequel_of_id:ne=null&limit=1",
   );
   assert.equal(found.headers["x-total-count"], "3000");
+});
+
+test("An import ends when its sender or the declaration is gone", async () => {
+  const begin = async (who: string) => {
+    const lines = linesOf(
+      Array.from({ length: 20_000 }, () => ({ text: "many" })),
+    );
+    const { json } = await request(who, "POST /notes", lines, ndjson);
+    return json.id;
+  };
+  const id = await begin("member3");
+  const [{ id: sender }] =
+    (await request("admin", "GET /users?username=member3")).json;
+  assert.equal((await request("admin", `DELETE /users/${sender}`)).status, 204);
+  const { status, lines, imported, message } = await ended("admin", id);
+  assert.deepEqual([status, imported], ["failed", lines]);
+  assert.match(message, new RegExp(`line ${lines}, .*sender`));
+  const other = await begin("admin");
+  const COLLECTIONS = join(temporaryFolder(), "library.mjs");
+  writeFileSync(
+    COLLECTIONS,
+    `import library from ${JSON.stringify(beside("library"))};
+    export default (words) => library({ ...words, string: (options) =>
+      words.string({ ...options, maxLength: options.maxLength + (options.maxLength === 1000) }) });`,
+  );
+  await library.restart("SIGKILL", {
+    COLLECTIONS,
+    FEATURES: "imports,evolution",
+  });
+  const failed = await ended("admin", other);
+  assert.match(failed.message, /declaration has changed/);
+  const { headers } = await request("admin", "GET /notes?text=many&limit=1");
+  assert.equal(Number(headers["x-total-count"]), failed.lines + lines);
 });
