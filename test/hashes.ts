@@ -1,7 +1,7 @@
 /**
  * Loaded into a program before its own code: passwords cost next to nothing. As
  * hashes are as weak as they are cheap, what is really stored is a matter of
- * `auth.test.ts`, and of programs that start with `HASHES=real`.
+ * `auth/auth.test.ts`, and of programs that start with `HASHES=real`.
  */
 
 import crypto, { type ScryptOptions } from "node:crypto";

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { createHmac, scryptSync } from "node:crypto";
+import process from "node:process";
 import { test } from "node:test";
 import { canSign, TokenSigner } from "../../src/auth/jwt.ts";
 import { hashPassword, verifyPassword } from "../../src/auth/passwords.ts";
@@ -117,6 +118,15 @@ test("A token that this server would not sign is refused", () => {
   }
 });
 
+test("A token with any bit flipped is refused", () => {
+  const bytes = Buffer.from(token);
+  for (let bit = 0; bit < bytes.length * 8; bit++) {
+    const copy = Buffer.from(bytes);
+    copy.writeUInt8(copy.readUInt8(bit >> 3) ^ 1 << (bit & 7), bit >> 3);
+    assert.equal(signer.verify(copy.toString("latin1")), undefined);
+  }
+});
+
 test("All secrets verify, and the first one signs", () => {
   const both = new TokenSigner([`${secret}, the next`, secret], "test");
   assert.deepEqual(both.verify(token), claims);
@@ -171,5 +181,17 @@ test("No master password: nothing but the user's own is right", async () => {
   }
   for (const stored of [undefined, `${hash}$`]) {
     assert.equal(await verifyPassword("correct horse", stored), false);
+  }
+});
+
+test("Without a user a password costs as much", async () => {
+  const cost = async (stored: unknown) => {
+    const before = process.cpuUsage();
+    await verifyPassword("wrong password", stored);
+    return process.cpuUsage(before).user;
+  };
+  const real = await cost(await hashPassword("correct horse"));
+  for (const stored of [undefined, "malformed"]) {
+    assert.ok(await cost(stored) > real / 3);
   }
 });
