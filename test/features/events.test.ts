@@ -1,0 +1,416 @@
+/** Server-sent events: CONTRACT section 8. */
+
+import assert from "node:assert/strict";
+import { EventEmitter, once } from "node:events";
+import { writeFileSync } from "node:fs";
+import { get, type IncomingMessage } from "node:http";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import {
+  beside,
+  loader,
+  send,
+  serve,
+  stop,
+  temporaryFolder,
+} from "../server.ts";
+
+const folder = temporaryFolder();
+const DISK = join(folder, "disk");
+const disk = (mode: string) => writeFileSync(DISK, mode);
+disk("");
+const environment = {
+  DATA_DIR: join(folder, "store"),
+  COLLECTIONS: beside("library"),
+  FEATURES: "events,batches,imports,deletions",
+};
+const server = await serve({
+  ...environment,
+  DISK,
+  NODE_OPTIONS: [...loader, `--import=${beside("disk")}`].join(" "),
+});
+
+const tokens = new Map<string, string>();
+const request = (
+  who: string,
+  method: string,
+  path: string,
+  body?: unknown,
+  headers = {},
+) =>
+  send(server.origin, `/v1${path}`, {
+    method,
+    body,
+    headers: { Authorization: `Bearer ${tokens.get(who)}`, ...headers },
+  });
+
+async function signIn(username: string, password = `${username}-password`) {
+  const body = { username, password };
+  const { json } = await send(server.origin, "/v1/authorizations", {
+    method: "POST",
+    body,
+  });
+  tokens.set(username, json.token);
+  return json;
+}
+
+/** Creates a user who is named like a role, perhaps with a number, and returns their id. */
+async function createUser(username: string): Promise<number> {
+  const role = username.replace(/\d+$/, "");
+  const body = { username, role, password: `${username}-password` };
+  const { json } = await request("admin", "POST", "/users", body);
+  await signIn(username);
+  return json.id;
+}
+
+await signIn("admin");
+for (const name of ["member", "member2", "librarian"]) await createUser(name);
+
+// deno-lint-ignore no-explicit-any
+type Event = readonly [name: string, data: any, id: string];
+
+/** Opens a stream of events. */
+async function follow(who: string, last?: string, origin = server.origin) {
+  const headers = {
+    Authorization: `Bearer ${tokens.get(who)}`,
+    ...(last !== undefined && { "Last-Event-ID": last }),
+  };
+  const response = await new Promise<IncomingMessage>((resolve, reject) =>
+    get(`${origin}/v1/events`, { headers, agent: false }, resolve)
+      .on("error", reject)
+  );
+  const events: Event[] = [];
+  const arrivals = new EventEmitter();
+  const stream = {
+    id: "",
+    status: response.statusCode,
+    headers: response.headers,
+  };
+  const read = async () => {
+    let text = "";
+    for await (const part of response.setEncoding("utf8")) {
+      const blocks = (text + part).split("\n\n");
+      text = blocks.pop() ?? "";
+      for (const block of blocks) {
+        const lines = block.split("\n").map((line) => line.split(/: ?(.*)/s));
+        const { event, data, id } = Object.fromEntries(lines);
+        stream.id = id ?? stream.id;
+        if (event) events.push([event, JSON.parse(data), stream.id]);
+        arrivals.emit("block");
+      }
+    }
+  };
+  const ended = read().catch(() => {}); // it may be cut
+  if (stream.id === "") await once(arrivals, "block");
+  let count = 0;
+  return Object.assign(stream, {
+    ended,
+    close: () => response.destroy(),
+    next: async () => {
+      while (events.length === 0) await once(arrivals, "block");
+      return events.shift();
+    },
+    /** Returns the events that come before that of an author who is created now. */
+    before: async (): Promise<Event[]> => {
+      const name = `${who} ${stream.id} ${count++}`;
+      await request("librarian", "POST", "/authors", { name });
+      for (;;) {
+        const at = events.findIndex(([, data]) => data.name === name);
+        if (at >= 0) return events.splice(0, at + 1).slice(0, -1);
+        await once(arrivals, "block");
+      }
+    },
+  });
+}
+
+/** Returns a public record that is created, and its URL below `/v1`. */
+async function createAuthor(name: string) {
+  const { json } = await request("librarian", "POST", "/authors", { name });
+  const { link: _, ...author } = json;
+  return { author, url: author.url.slice(3) };
+}
+
+const names = (events: readonly Event[]) =>
+  events.map(([name, { id }]) => `${name} ${id}`);
+
+describe("Events", { timeout: 60_000 }, () => {
+  test("are for users, as text/event-stream", async () => {
+    const codes:
+      readonly (readonly [string, string, string, object, number])[] = [
+        ["nobody", "GET", "/events", { Authorization: "" }, 40100],
+        ["nobody", "HEAD", "/events", { Authorization: "" }, 401],
+        ["member", "GET", "/events?x=1", {}, 40003],
+        ["member", "GET", "/events", { Accept: "application/json" }, 40600],
+        ["librarian", "POST", "/events", {}, 40500],
+        ["member", "HEAD", "/events", {}, 200],
+      ];
+    for (const [who, method, path, headers, outcome] of codes) {
+      const { status, json } = await request(
+        who,
+        method,
+        path,
+        undefined,
+        headers,
+      );
+      assert.equal(json?.errorCode ?? status, outcome, `${method} ${path}`);
+    }
+    const stream = await follow("member");
+    assert.equal(stream.status, 200);
+    assert.equal(stream.headers["content-type"], "text/event-stream");
+    assert.equal(stream.headers["cache-control"], "no-store");
+    stream.close();
+  });
+
+  test("tell each change of a record, and none that changes nothing", async () => {
+    const stream = await follow("member");
+    const { author, url } = await createAuthor("One");
+    await request("librarian", "PATCH", url, { name: "Two" });
+    await request("librarian", "PATCH", url, { name: "Two" });
+    await request("librarian", "POST", "/authors", {});
+    await request("admin", "DELETE", url);
+    const events = await stream.before();
+    assert.deepEqual(
+      names(events),
+      ["created", "updated", "deleted"].map((kind) =>
+        `authors.${kind} ${author.id}`
+      ),
+    );
+    assert.equal(new Set(events.map(([, , id]) => id)).size, 3);
+    assert.deepEqual(events[0]?.[1], author);
+    assert.equal(events[1]?.[1].name, "Two");
+    assert.deepEqual(events[2]?.[1], { id: author.id });
+    stream.close();
+  });
+
+  test("tell what a batch creates, an import, and a cascade deletes", async () => {
+    const stream = await follow("member");
+    const { author, url } = await createAuthor("Parent");
+    const book = (isbn: string) => ({
+      author_id: author.id,
+      title: "B",
+      genre: "novel",
+      isbn,
+    });
+    const batch = [book("9780000000001"), book("9780000000002")];
+    const { json: [one, two] } = await request(
+      "librarian",
+      "POST",
+      "/books",
+      batch,
+    );
+    const id = two.id + 10;
+    const line = {
+      id,
+      ...book("9780000000003"),
+      created_at: "2001-01-01T00:00:00.000Z",
+    };
+    const ndjson = { "Content-Type": "application/x-ndjson" };
+    await request(
+      "librarian",
+      "POST",
+      "/books",
+      `${JSON.stringify(line)}\n`,
+      ndjson,
+    );
+    while ((await request("admin", "GET", `/books/${id}`)).status !== 200);
+    await request("admin", "DELETE", `/books?id:in=${one.id},${two.id}`);
+    await request("admin", "DELETE", `${url}?cascade=true`);
+    const found = names(await stream.before()).sort();
+    assert.deepEqual(
+      found,
+      [
+        `authors.created ${author.id}`,
+        `authors.deleted ${author.id}`,
+        ...[one.id, two.id, id].map((each) => `books.created ${each}`),
+        ...[one.id, two.id].map((each) => `books.deleted ${each}`),
+        `books.updated ${id}`,
+      ].sort(),
+    );
+    stream.close();
+  });
+
+  test("of private records are for those who may see them", async () => {
+    const streams = await Promise.all(
+      ["member", "member2", "librarian", "admin"].map((who) => follow(who)),
+    );
+    const { json: { id } } = await request("member", "POST", "/notes", {
+      text: "Mine",
+    });
+    const { json: users } = await request(
+      "admin",
+      "GET",
+      "/users?username=member2",
+    );
+    const url = `/notes/${id}`;
+    await request("member", "PATCH", url, { text: "Still" });
+    const [created, updated, deleted] = ["created", "updated", "deleted"].map((
+      kind,
+    ) => `notes.${kind} ${id}`);
+    const seen = async () => {
+      const all = [];
+      for (const stream of streams) {
+        const notes = (await stream.before()).filter(([name]) =>
+          name.startsWith("notes")
+        );
+        all.push(names(notes));
+      }
+      return all;
+    };
+    assert.deepEqual(await seen(), [[created, updated], [], [], [
+      created,
+      updated,
+    ]]);
+    await request("admin", "PATCH", url, { owner_id: users[0].id });
+    assert.deepEqual(await seen(), [[], [updated], [], [updated]]);
+    await request("member2", "DELETE", url);
+    assert.deepEqual(await seen(), [[], [deleted], [], [deleted]]);
+    for (const stream of streams) stream.close();
+  });
+
+  test("resume after the last id, with records as they are by then", async () => {
+    const first = await follow("member");
+    first.close();
+    const { author, url } = await createAuthor("Wrong");
+    await request("librarian", "PATCH", url, { name: "Corrected" });
+    const { json: note } = await request("member", "POST", "/notes", {
+      text: "Gone",
+    });
+    await request("member", "DELETE", `/notes/${note.id}`);
+    await createUser("member3");
+    for (const who of ["member", "member3"]) {
+      const stream = await follow(who, first.id);
+      const events = await stream.before();
+      const own = who === "member" ? [`notes.deleted ${note.id}`] : [];
+      assert.deepEqual(names(events).slice(0, 2 + own.length), [
+        `authors.created ${author.id}`,
+        `authors.updated ${author.id}`,
+        ...own,
+      ]);
+      assert.doesNotMatch(names(events).join(), /notes.created/);
+      assert.doesNotMatch(JSON.stringify(events), /Wrong|Gone/);
+      const [, , id = ""] = events.at(-1) ?? [];
+      stream.close();
+      const again = await follow(who, id);
+      assert.doesNotMatch(
+        names(await again.before()).join(),
+        new RegExp(` ${author.id}\\b`),
+      );
+      again.close();
+    }
+  });
+
+  test("begin anew after an id that is unknown", async () => {
+    const { id, close } = await follow("member");
+    close();
+    const unknown = [
+      "",
+      "x",
+      "0",
+      id.replace(/\d+/, "99999"),
+      `${id}0`,
+      id.slice(0, -1),
+    ];
+    for (const last of unknown) {
+      const stream = await follow("member", last);
+      const [[name, data] = [], ...others] = await stream.before();
+      assert.deepEqual([name, data, others], ["reset", {}, []], last);
+      stream.close();
+    }
+  });
+
+  test("end when a right ends", async () => {
+    const ends: readonly (readonly [
+      string,
+      (
+        id: number,
+        authorization: number,
+      ) => readonly [string, string, string, object?],
+    ])[] = [
+      [
+        "librarian2",
+        (id) => ["admin", "PATCH", `/users/${id}`, { role: "member" }],
+      ],
+      [
+        "librarian3",
+        (
+          id,
+        ) => ["admin", "PATCH", `/users/${id}`, {
+          password: "other-password",
+        }],
+      ],
+      ["librarian4", (id) => ["admin", "DELETE", `/users/${id}`]],
+      [
+        "librarian5",
+        (_, id) => ["librarian5", "DELETE", `/authorizations/${id}`],
+      ],
+    ];
+    for (const [who, end] of ends) {
+      const id = await createUser(who);
+      const { id: authorization } = await signIn(who);
+      const { ended } = await follow(who);
+      const { status } = await request(...end(id, authorization));
+      assert.ok(status < 300);
+      await ended;
+    }
+  });
+
+  test("wait for the disk, and outlive what it takes back", async () => {
+    const { author, url } = await createAuthor("Durable");
+    const other = await createAuthor("Other");
+    const { id, close } = await follow("member");
+    close();
+    const { author: last, url: lastUrl } = await createAuthor("Last");
+    disk("hold");
+    const held = request("librarian", "PATCH", url, { name: "Held" });
+    await request("librarian", "GET", "/books"); // the first is on its way to the disk
+    const refused = request("librarian", "PATCH", lastUrl, { name: "Refused" });
+    const deleted = request("admin", "DELETE", other.url);
+    await request("librarian", "GET", "/books");
+    const stream = await follow("member", id);
+    await request("librarian", "GET", "/books");
+    disk("full");
+    assert.equal((await held).status, 201);
+    assert.equal((await refused).json.errorCode, 50301);
+    assert.equal((await deleted).json?.errorCode, 50301);
+    disk("");
+    const events = await stream.before();
+    assert.deepEqual(names(events), [
+      `authors.created ${last.id}`,
+      `authors.updated ${author.id}`,
+    ]);
+    assert.equal(events[0]?.[1].name, "Last");
+    stream.close();
+  });
+
+  test("are remembered up to 10,000", async () => {
+    const before = await follow("member");
+    before.close();
+    const batch = (at: number) =>
+      Array.from(
+        { length: 1000 },
+        (_, each) => ({ name: `Many ${at} ${each}` }),
+      );
+    for (let at = 0; at < 10; at++) {
+      assert.equal(
+        (await request("librarian", "POST", "/authors", batch(at))).status,
+        201,
+      );
+    }
+    const stream = await follow("member", before.id);
+    assert.equal((await stream.before()).length, 10_000);
+    stream.close();
+    const late = await follow("member", before.id);
+    assert.deepEqual(names(await late.before()), ["reset undefined"]);
+    late.close();
+  });
+
+  test("end with the server, and begin anew with the next", async () => {
+    const stream = await follow("member");
+    assert.equal(await stop(server), 0);
+    await stream.ended;
+    const next = await serve(environment);
+    const reader = await follow("member", stream.id, next.origin);
+    assert.equal((await reader.next())?.[0], "reset");
+    reader.close();
+  });
+});
