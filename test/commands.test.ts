@@ -9,7 +9,7 @@ import {
   statSync,
   writeFileSync,
 } from "node:fs";
-import { type AddressInfo, createServer } from "node:net";
+import { type AddressInfo, connect, createServer } from "node:net";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import {
@@ -146,10 +146,20 @@ for (const each of found) {
   });
 }
 
+type Run = ReturnType<typeof launch>;
+
 test("version and help end at once", async () => {
-  const version = launch(["version"], {});
-  const help = launch(["--help"], {});
-  assert.deepEqual([await version.exit, await help.exit], [0, 0]);
+  const [version, other, help, short] = [
+    ["version"],
+    ["--version"],
+    ["help"],
+    ["check", "-h"],
+  ].map((words) => launch(words, {})) as [Run, Run, Run, Run];
+  for (const run of [version, other, help, short]) {
+    assert.equal(await run.exit, 0, run.output);
+  }
+  assert.equal(version.output, other.output);
+  assert.equal(help.output, short.output);
   assert.match(version.output, /^\d+\.\d+\.\d+\n$/);
   for (const word of ["serve", "check", "backup", "user add", "--port"]) {
     assert.ok(help.output.includes(word), word);
@@ -259,4 +269,49 @@ test("A random password of admin is in a file that the log names", async () => {
   const password = readFileSync(path, "utf8").trim();
   assert.ok(!run.output.includes(password));
   assert.equal((await signIn(run.origin, "/v1", password)).status, 201);
+});
+
+test("A secret is read from a file that a variable names", async () => {
+  const { origin } = await serve({
+    ADMIN_PASSWORD: "",
+    ADMIN_PASSWORD_FILE: file("secret-password", "of the-admin\r\n"),
+  });
+  assert.equal((await signIn(origin, "/v1", "of the-admin")).status, 201);
+});
+
+test("A stop answers what is under way, and waits for nobody for long", async () => {
+  const server = await serve({ FEATURES: "imports,events" });
+  const { json } = await signIn(server.origin, "/v1", "admin-password");
+  const { hostname, port } = new URL(server.origin);
+  const head = `Host: a\r\nAuthorization: Bearer ${json.token}\r\n`;
+  const start = async (text: string) => {
+    const socket = connect(Number(port), hostname, () => socket.write(text));
+    socket.on("error", () => {});
+    await once(socket, "connect");
+    return socket;
+  };
+  const post = (type: string) =>
+    `POST /v1/zoos HTTP/1.1\r\n${head}Content-Type: ${type}\r\nContent-Length: `;
+  const zoo = JSON.stringify({ name: "a", city: "b", country: "NL" });
+  await start(`${post("application/x-ndjson")}9999\r\n\r\n{`);
+  const follower = await start(`GET /v1/events HTTP/1.1\r\n${head}\r\n`);
+  await once(follower, "data");
+  const idle = await start(`GET /health HTTP/1.1\r\nHost: a\r\n\r\n`);
+  await once(idle, "data");
+  const writer = await start(
+    `${post("application/json")}${zoo.length}\r\nExpect: 100-continue\r\n\r\n`,
+  );
+  await once(writer, "data"); // the server waits for the body
+  server.child.kill("SIGTERM");
+  while (!/stopping on SIGTERM/.test(server.output)) {
+    await once(server.child.stdout, "data");
+  }
+  await Promise.all([once(follower, "close"), once(idle, "close")]);
+  writer.write(zoo);
+  const [answer] = await once(writer, "data");
+  assert.match(String(answer), /^HTTP\/1\.1 201 /);
+  // As a container engine does, after a stop that takes too long.
+  const timer = setTimeout(() => server.child.kill("SIGKILL"), 10_000);
+  assert.equal(await server.exit, 0, server.output);
+  clearTimeout(timer);
 });
