@@ -278,6 +278,11 @@ rows("Rules of the declaration hold for each write", [
     with: "{wish}",
   }],
   ["member", "POST /wishes", 201, { title: "Wish {n}", place: null }],
+  ["admin", "PATCH /wishes/{wish}", 201, { price: -1e300 }],
+  invalid("PATCH /wishes/{wish}", '{"price":1e400,"urgent":1}', {
+    price: "range",
+    urgent: "type",
+  }),
   invalid("PATCH /wishes/{wish}", { title: "Wish {n2}" }, {
     title: "unique",
   }, { with: "{wish2}" }),
