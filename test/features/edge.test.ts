@@ -1,0 +1,271 @@
+/** Static files, RATE_LIMIT and TRUST_PROXY: CONTRACT sections 1, 9 and 17. */
+
+import assert from "node:assert/strict";
+import {
+  chmodSync,
+  mkdirSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
+import { dirname, join } from "node:path";
+import { describe, test } from "node:test";
+import { ending, launch, send, serve, temporaryFolder } from "../server.ts";
+
+const folder = temporaryFolder();
+const PUBLIC = join(folder, "public");
+const put = (path: string, mode = 0o644) => {
+  const file = join(PUBLIC, path);
+  mkdirSync(dirname(file), { recursive: true, mode: 0o755 });
+  writeFileSync(file, `This is ${path}`);
+  chmodSync(file, mode);
+};
+const media = {
+  "a.html": "text/html; charset=utf-8",
+  "a.css": "text/css; charset=utf-8",
+  "a.mjs": "text/javascript; charset=utf-8",
+  "a.JS": "text/javascript; charset=utf-8",
+  "a.txt": "text/plain; charset=utf-8",
+  "a.pdf": "application/pdf",
+  "a.svg": "image/svg+xml",
+  "a.webp": "image/webp",
+  "a.webm": "video/webm",
+  "a.ogg": "audio/ogg",
+  "a.ttf": "font/ttf",
+  "a.woff2": "font/woff2",
+  "a.wasm": "application/wasm",
+  "a.unknown": "application/octet-stream",
+  "a": "application/octet-stream",
+};
+const paths = [
+  "index.html",
+  "docs/index.html",
+  "grün/b c.txt",
+  ".well-known/a.txt",
+];
+for (const path of [...Object.keys(media), ...paths]) put(path);
+for (
+  const path of [
+    ".hidden.txt",
+    ".git/a.txt",
+    "docs/.env",
+    "docs/.well-known/a.txt",
+  ]
+) put(path);
+put("unreadable.txt", 0o600);
+put("locked/a.txt");
+chmodSync(join(PUBLIC, "locked"), 0o700);
+writeFileSync(join(folder, "secret.txt"), "secret");
+symlinkSync("../secret.txt", join(PUBLIC, "link.txt"));
+symlinkSync("..", join(PUBLIC, "linked"));
+
+const server = await serve({
+  PUBLIC,
+  BASE_URL: "/api/",
+  FEATURES: "static,conditional,rate-limit,trust-proxy,metrics",
+  RATE_LIMIT: "3",
+  TRUST_PROXY: "127.0.0.0/8,10.0.0.0/8,2001:db8::/32",
+});
+let clients = 0;
+/** Sends a request as a client that has sent nothing before. */
+const ask = (path: string, method = "GET", headers = {}) =>
+  send(server.origin, path, {
+    method,
+    headers: { "X-Forwarded-For": `192.0.2.${++clients}`, ...headers },
+  });
+const browser = { Accept: "text/html,application/xhtml+xml,*/*;q=0.8" };
+
+describe("Static files", () => {
+  test("have their media types, a strong ETag, HEAD and 304", async () => {
+    for (const [path, type] of Object.entries(media)) {
+      const answer = await ask(`/${path}`);
+      assert.equal(answer.status, 200, path);
+      assert.equal(answer.text, `This is ${path}`);
+      assert.equal(answer.headers["content-type"], type, path);
+      assert.equal(answer.headers["x-content-type-options"], "nosniff");
+      const etag = String(answer.headers["etag"]);
+      assert.match(etag, /^"/);
+      const head = await ask(`/${path}`, "HEAD");
+      assert.equal(head.text, "");
+      assert.equal(
+        head.headers["content-length"],
+        answer.headers["content-length"],
+      );
+      const again = await ask(`/${path}`, "GET", { "If-None-Match": etag });
+      assert.equal(again.status, 304, path);
+    }
+  });
+
+  const index = "This is index.html";
+  const rows: readonly (readonly [string, number, string?, object?])[] = [
+    ["/", 200, index],
+    ["/?a=b", 200, index],
+    ["/docs/", 200, "This is docs/index.html"],
+    ["/docs", 308],
+    ["/gr%C3%BCn/b%20c.txt", 200, "This is grün/b c.txt"],
+    ["/.well-known/a.txt", 200, "This is .well-known/a.txt"],
+    ["/a.txt?a=b", 200, "This is a.txt"],
+    ["/reports/7", 200, index, browser],
+    ["/reports/v1.2", 200, index, browser],
+    ["/docs/none", 200, index, browser],
+    ["/reports/7", 404],
+    ["/reports/7", 404, "", { Accept: "*/*" }],
+    ["/reports/7", 404, "", { Accept: "text/html;q=0, */*" }],
+    ["/a.txt", 200, "This is a.txt", browser],
+    ["/api/none", 404, "", browser],
+    ["/api/v1/zoos", 200, "[]", browser],
+    ["/api", 200, ""],
+    ["/%ff", 400],
+  ];
+  for (const [path, status, text, headers] of rows) {
+    test(`${path} ${Object.values(headers ?? {}).join()} is ${status}`, async () => {
+      const answer = await ask(path, "GET", headers);
+      assert.equal(answer.status, status, answer.text);
+      if (text) assert.equal(answer.text, text);
+      if (status === 308) assert.equal(answer.headers["location"], "/docs/");
+    });
+  }
+
+  test("are neither hidden, nor links, nor what others may not read", async () => {
+    const hidden = [
+      "/.hidden.txt",
+      "/.git/a.txt",
+      "/docs/.env",
+      "/docs/.well-known/a.txt",
+      "/unreadable.txt",
+      "/locked/a.txt",
+      "/link.txt",
+      "/linked/secret.txt",
+      "/../secret.txt",
+      "/%2e%2e/secret.txt",
+      "/..%2fsecret.txt",
+      "//a.txt",
+      "/A.TXT",
+      "/docs//",
+    ];
+    for (const path of hidden) {
+      assert.equal((await ask(path)).status, 404, path);
+    }
+  });
+
+  test("take no method but GET, HEAD and OPTIONS", async () => {
+    for (const method of ["POST", "PUT", "DELETE"]) {
+      const { status, headers } = await ask("/a.txt", method);
+      assert.deepEqual([status, headers["allow"]], [405, "GET, HEAD, OPTIONS"]);
+    }
+    assert.equal(
+      (await ask("/a.txt", "OPTIONS")).headers["allow"],
+      "GET, HEAD, OPTIONS",
+    );
+    assert.equal((await ask("/none", "POST")).status, 404);
+  });
+
+  test("are read at a start that a bad PUBLIC stops", async () => {
+    const large = join(folder, "large");
+    mkdirSync(large);
+    writeFileSync(join(large, "a"), "", { mode: 0o644 });
+    truncateSync(join(large, "a"), (64 << 20) + 1);
+    const settings: readonly (readonly [string, string])[] = [
+      [join(folder, "none"), "/api/"],
+      [join(folder, "secret.txt"), "/api/"],
+      [PUBLIC, "/"],
+      [large, "/api/"],
+    ];
+    for (const [PUBLIC, BASE_URL] of settings) {
+      const run = launch([], {
+        PUBLIC,
+        BASE_URL,
+        PORT: "0",
+        FEATURES: "static",
+        DATA_DIR: join(folder, "store"),
+      });
+      assert.equal(await ending(run), "2", run.output);
+      assert.match(run.output, /^.*PUBLIC.*\n$/);
+    }
+  });
+});
+
+describe("RATE_LIMIT", () => {
+  const client = { "X-Forwarded-For": "198.51.100.1" };
+  test("lets a client send so many requests a minute", async () => {
+    const left = [];
+    for (let count = 0; count < 3; count++) {
+      const { status, headers } = await ask("/api/v1/zoos", "GET", client);
+      assert.equal(status, 200);
+      assert.equal(headers["ratelimit-policy"], '"default";q=3;w=60');
+      left.push(
+        /^"default";r=(\d);t=\d+$/.exec(String(headers["ratelimit"]))?.[1],
+      );
+    }
+    assert.deepEqual(left, ["2", "1", "0"]);
+    for (const path of ["/api/v1/zoos", "/none", "/a.txt"]) {
+      const { status, headers, json } = await ask(path, "GET", client);
+      assert.deepEqual([status, json.errorCode], [429, 42900]);
+      const wait = Number(headers["retry-after"]);
+      assert.ok(wait >= 1 && wait <= 60);
+    }
+  });
+
+  test("does not count health, sign-ins and preflights", async () => {
+    const preflight = {
+      ...client,
+      Origin: "https://a.example",
+      "Access-Control-Request-Method": "GET",
+    };
+    assert.equal((await ask("/api/health", "GET", client)).status, 200);
+    assert.equal(
+      (await ask("/api/v1/authorizations", "POST", client)).status,
+      400,
+    );
+    assert.equal((await ask("/api/v1/zoos", "OPTIONS", preflight)).status, 200);
+    assert.equal((await ask("/api/v1/zoos", "OPTIONS", client)).status, 429);
+  });
+});
+
+test("TRUST_PROXY finds the client behind proxies", async () => {
+  const same: readonly (readonly [string, string])[] = [
+    ["203.0.113.1", "X-Forwarded-For"],
+    ["9.9.9.9, 203.0.113.1", "X-Forwarded-For"],
+    ["203.0.113.1, 10.1.2.3", "X-Forwarded-For"],
+    ["203.0.113.1, 10.1.2.3,10.0.0.1", "X-Forwarded-For"],
+    ["for=203.0.113.1", "Forwarded"],
+    ['for="203.0.113.1:4711";proto=https, for=10.0.0.1', "Forwarded"],
+    ['for=unknown, For="203.0.113.1"', "Forwarded"],
+  ];
+  const statuses = [];
+  for (const [value, name] of same) {
+    const { status } = await ask("/a.txt", "GET", {
+      "X-Forwarded-For": "",
+      [name]: value,
+    });
+    statuses.push(status);
+  }
+  assert.deepEqual(statuses, [200, 200, 200, 429, 429, 429, 429]);
+  // All of an IPv6 network are one client; a contradiction counts for the proxy itself.
+  const six = [
+    "[2001:db9::1]:80",
+    "2001:db9::2",
+    "2001:db9:0:0:ffff::3",
+    "2001:db9::4",
+  ];
+  const found = [];
+  for (const value of six) {
+    found.push(
+      (await ask("/a.txt", "GET", { "X-Forwarded-For": value })).status,
+    );
+  }
+  assert.deepEqual(found, [200, 200, 200, 429]);
+  const contradiction = {
+    "X-Forwarded-For": "192.0.2.201",
+    Forwarded: "for=192.0.2.202",
+  };
+  const unclear = [];
+  for (
+    const headers of [contradiction, { "X-Forwarded-For": "" }, {
+      "X-Forwarded-For": "who",
+    }, contradiction]
+  ) {
+    unclear.push((await ask("/a.txt", "GET", headers)).status);
+  }
+  assert.deepEqual(unclear, [200, 200, 200, 429]);
+});
