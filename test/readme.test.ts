@@ -162,7 +162,7 @@ test("README's tables have each setting, feature, word and status", async () => 
       ([, name]) => name,
     ).toSorted(),
   );
-  const [, features = ""] = readme.split("What it stored stays.\n\n");
+  const [, features = ""] = readme.split("Its data stays.\n\n");
   const unknown = await finished(["--features", "x"]);
   const [, known = ""] = /all, none, (.*)/.exec(unknown.output) ?? [];
   assert.deepEqual(
