@@ -285,7 +285,7 @@ test("An import ends when its sender or the declaration is gone", async () => {
   writeFileSync(
     COLLECTIONS,
     `import library from ${JSON.stringify(beside("library"))};
-    export default (words) => library({ ...words, string: (options) =>
+    export default (words) => library({ __proto__: words, string: (options) =>
       words.string({ ...options, maxLength: options.maxLength + (options.maxLength === 1000) }) });`,
   );
   await library.restart("SIGKILL", {
