@@ -137,11 +137,40 @@ test("the guide's service, backup and commands do what it says", async () => {
   ];
   assert.match(output, new RegExp(outcomes.join("[^]*"), "m"));
   assert.equal(readdirSync(join(machine, "var/lib/zoo-api-backups")).length, 1);
-  for (const { text, language } of blocks) {
-    if (["yaml", "nginx", "caddyfile"].includes(language)) continue; // .ci/run has the programs
-    if (/^\[Unit\]\nDescription=Nightly/.test(text)) continue;
-    assert.ok([...done].some((block) => block.text === text), text);
+});
+
+test("the guide's units and proxies are valid, where there is what reads them", async () => {
+  const units = blocks.filter(({ text }) => text.startsWith("[Unit]"));
+  for (const { text } of units) {
+    const isTimer = text.includes("[Timer]");
+    const name = text.includes("ackup") ? "zoo-api-backup" : "zoo-api";
+    write(
+      `units/${name}.${isTimer ? "timer" : "service"}`,
+      text.replace("User=zoo-api", "DynamicUser=yes")
+        .replaceAll("/usr/bin/node", process.execPath),
+    );
   }
+  const server = blockOf("server {").replace(/^ *ssl_.*$/gm, "")
+    .replace("443 ssl", `127.0.0.1:${await freePort()}`);
+  write(
+    "nginx.conf",
+    `pid ${machine}/pid; events {}\nhttp {\n${server}}\n`,
+  );
+  write("Caddyfile", blockOf("api.example.com {"));
+  assert.match(blockOf("scrape_configs:"), /"localhost:3000"/);
+  blockOf("[Unit]\nDescription=Nightly");
+  await shell(
+    `cd '${machine}'
+has() { command -v "$1" > /dev/null; }
+! has systemd-analyze || systemd-analyze verify units/*
+! has nginx || nginx -t -e stderr -p "$PWD" -c nginx.conf
+! has caddy || caddy adapt --config Caddyfile --adapter caddyfile`,
+    { HOME: machine },
+  );
+});
+
+test("each block of the guide has been run", () => {
+  assert.deepEqual(blocks.filter((block) => !done.has(block)), []);
 });
 
 test("the guide names this version, and is in the package", () => {
