@@ -1,0 +1,84 @@
+/**
+ * Programs of third parties read the OpenAPI document: a linter, and three
+ * generators whose clients compile strictly without casts and then do as they
+ * say. Not part of `npm test`, as it installs them: `.ci/run` runs it.
+ */
+
+import { execFileSync } from "node:child_process";
+import {
+  cpSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import process from "node:process";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { send, serve } from "./server.ts";
+
+const packages = [
+  "@hey-api/openapi-ts@0.95.0",
+  "@redocly/cli@2",
+  "@types/node@20",
+  "openapi-fetch@0.17.0",
+  "openapi-typescript@7.13.0",
+  "orval@7.13.2",
+  "typescript@5.9.3",
+];
+const folder = mkdtempSync(join(tmpdir(), "strangers-"));
+process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
+const env = { ...process.env, REDOCLY_TELEMETRY: "off", DO_NOT_TRACK: "1" };
+const run = (command: string, ...words: string[]) =>
+  execFileSync(command, words, { cwd: folder, env, encoding: "utf8" });
+
+cpSync(join(import.meta.dirname, "strangers"), folder, { recursive: true });
+writeFileSync(join(folder, "package.json"), '{ "type": "module" }');
+run(
+  "npm",
+  "install",
+  "--ignore-scripts",
+  "--no-audit",
+  "--no-fund",
+  ...packages,
+);
+const { origin } = await serve({ FEATURES: "all" });
+const { text } = await send(origin, "/v1/openapi.json");
+writeFileSync(join(folder, "openapi.json"), text);
+
+test("Redocly finds no error in the OpenAPI document", () => {
+  run("npx", "redocly", "lint", "openapi.json");
+});
+
+const clients = {
+  fetch: ["openapi-typescript", "openapi.json", "-o", "fetch/api.d.ts"],
+  orval: [
+    "orval",
+    "--input=openapi.json",
+    "--output=orval/api.ts",
+    "--client=fetch",
+  ],
+  hey: ["openapi-ts", "-i", "openapi.json", "-o", "hey"],
+};
+const strict = [
+  ...["--noEmit", "--strict", "--noUncheckedIndexedAccess"],
+  ...["--module", "esnext", "--moduleResolution", "bundler"],
+  ...["--target", "es2023", "--allowImportingTsExtensions"],
+];
+for (const [name, command] of Object.entries(clients)) {
+  test(`${command[0]} makes a client that needs no casts`, () => {
+    run("npx", ...command);
+    run("npx", "tsc", ...strict, `${name}.ts`);
+    const tsx = fileURLToPath(import.meta.resolve("tsx"));
+    run(process.execPath, `--import=${tsx}`, `${name}.ts`, origin);
+  });
+}
+
+test("Clients are written without casts", () => {
+  for (const name of Object.keys(clients)) {
+    const code = readFileSync(join(folder, `${name}.ts`), "utf8");
+    if (/\bas (?!const)|\bany\b|@ts-|!\./.test(code)) throw new Error(name);
+  }
+});
