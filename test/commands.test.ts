@@ -128,6 +128,15 @@ const found: readonly RegExp[] = [
   /\ba\b.*sort.*long/,
   /b\.c_id|c\.b_id/,
   /\ba\b.*private.*boss/,
+  /b: check .*not async/,
+  /b\.keep: "weeks".*"days"/,
+  /"colection".*"collection"/,
+  /collections\[4\]: name/,
+  /e: stored.*'b'/,
+  /e\.two_id: .*a\.e_url.*as/,
+  /e\.three: .*date\(\)/,
+  /e\.four: "five"/,
+  /e\.five: .*unique/,
 ];
 const declared = launch([], {
   COLLECTIONS: mistakes,
@@ -147,6 +156,44 @@ for (const each of found) {
 }
 
 type Run = ReturnType<typeof launch>;
+
+test("A check that returns no messages refuses the record", async () => {
+  const run = await serve({
+    COLLECTIONS: file(
+      "check.mjs",
+      `const returned = {
+        good: () => undefined,
+        bad: () => ({ name: "must be good." }),
+        promise: () => Promise.reject(new Error("secret")),
+        text: () => "wrong",
+        no: () => false,
+        map: () => new Map(),
+        number: () => ({ name: 7 }),
+      };
+      export default ({ collection, string }) => ({ collections: [collection({
+        name: "things", singular: "thing", check: ({ name }) => returned[name](),
+        access: { read: "anyone", write: "anyone", delete: "anyone" },
+        properties: { name: string({ maxLength: 9 }) },
+      })] });`,
+    ),
+    DATA_DIR: join(folder, "checked"),
+  });
+  const judged: unknown[] = [];
+  for (
+    const name of ["bad", "promise", "text", "no", "map", "number", "good"]
+  ) {
+    const { status, json } = await send(run.origin, "/v1/things", {
+      method: "POST",
+      body: { name },
+    });
+    judged.push(json.errors?.[0].field ?? status);
+    if (status !== 201) assert.equal(json.errors[0].code, "rule");
+  }
+  const check = "check";
+  assert.deepEqual(judged, ["name", check, check, check, check, "name", 201]);
+  assert.doesNotMatch(run.output, /secret/);
+  await stop(run);
+});
 
 test("version and help end at once", async () => {
   const [version, other, help, short] = [
