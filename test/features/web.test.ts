@@ -25,6 +25,8 @@ const inZoo = await request("keeper", "POST", "/animals", {
 const animalUrl = inZoo.json.url.slice(3);
 const animalTag = String(inZoo.headers["etag"]);
 
+const root = String((await request("anyone", "GET", "//v1")).headers["etag"]);
+
 /** Reads a URL with a header field. */
 const reading = (
   path: string,
@@ -76,6 +78,8 @@ rows("If-Match is 412 for another state, and judged first", [
   reading(url, 41200, { "If-Match": '"a"', "If-None-Match": tag }),
   reading(url, 304, { "If-Match": tag, "If-None-Match": tag }),
   reading("/zoos", 41200, { "If-Match": '"a"' }),
+  reading("//v1", 41200, { "If-Match": root }),
+  reading("//v1", 304, { "If-None-Match": root }),
 ]);
 
 /** Changes something with header fields. */
@@ -142,7 +146,8 @@ test("If-Match lets one of two changes at a time through", async () => {
 test("REQUIRE_IF_MATCH asks for a precondition, and an ETag outlives a restart", async () => {
   const environment = {
     DATA_DIR: join(temporaryFolder(), "store"),
-    FEATURES: "conditional,imports",
+    FEATURES: "conditional,cors",
+    CORS_ORIGINS: "*",
   };
   const sign = async (origin: string) => {
     const { json } = await send(origin, "/v1/authorizations", {
@@ -158,6 +163,8 @@ test("REQUIRE_IF_MATCH asks for a precondition, and an ETag outlives a restart",
   await stop(first);
   const { origin } = await serve({ ...environment, REQUIRE_IF_MATCH: "1" });
   const read = await send(origin, "/v1/zoos/1");
+  assert.equal(read.headers["access-control-allow-origin"], "*");
+  assert.equal(read.headers["vary"], "Accept");
   assert.equal(read.headers["etag"], etag);
   const steps: readonly (readonly [string, string, object, object, number])[] =
     [
@@ -261,6 +268,10 @@ rows("An error is a problem (RFC 9457) where that is preferred", [
   reading("/none", 40400, { Accept: "*/*" }, asJson),
   reading(url, 200, { Accept: `${problem}, application/json` }, asJson),
   reading(url, 40600, { Accept: problem }, asProblem),
+  reading(url, 40600, { Accept: `${problem};q=0, image/png` }, asJson),
+  reading(url, 200, { Accept: "application/json;q=0, */*" }, {
+    "Content-Type": "text/html; charset=utf-8",
+  }),
 ]);
 
 rows("X-Request-Id is the client's own if it is plain", [
