@@ -55,7 +55,7 @@ export class Disk {
   get files(): Files {
     const files = {
       lock: async () => async () => {},
-      mkdir: async () => undefined,
+      mkdir: () => Promise.reject(errorOf("EEXIST")),
       readdir: async () => [...this.names.keys()],
       statfs: async () => ({ bavail: Math.min(this.#free, 1 << 30), bsize: 1 }),
       stat: async (path: string) => {
@@ -64,7 +64,7 @@ export class Disk {
         if (/[.]/.test(basename(path)) || basename(path) === "reserve") {
           throw errorOf("ENOENT");
         }
-        return { mode: 0o700 };
+        return { mode: 0o700, isDirectory: () => true };
       },
       open: async (path: string, flags: number) => this.#open(path, flags),
       rename: async (from: string, to: string) => {
