@@ -134,7 +134,7 @@ const changes: readonly Change[] = [
   ["A group that is unique now", {
     ...base,
     books: books("", 'unique: [["title", "kind"]]'),
-  }, /books\.title: 1 of 24 .*together with kind/],
+  }, /books\.title: 1 of 24 .*title and kind/],
   ["Another type", {
     ...base,
     books: base.books.replace("optional(integer())", "optional(date())"),
