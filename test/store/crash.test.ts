@@ -239,18 +239,3 @@ test("A log that was moved or removed is noticed", async () => {
     await store.close();
   }
 });
-
-test("A damaged snapshot is passed over, reported and replaced", async () => {
-  const { disk, states } = await sample();
-  const { bytes = Buffer.alloc(0) } = disk.names.get("snapshot-2.jsonl") ?? {};
-  const damaged = disk.with("snapshot-2.jsonl", bytes.fill("x", 700, 710));
-  const store = await open(damaged);
-  assert.equal(textOf(store.tables), states.at(-1));
-  assert.match(store.notices.join(), /^snapshot-2\.jsonl is damaged/);
-  const model = new Model();
-  for (const id of [98, 99]) {
-    await model.run(store, [["put", "zoos", { id, name: "later" }]]);
-  }
-  await store.close();
-  assert.ok(damaged.names.has("snapshot-3.jsonl"));
-});

@@ -57,11 +57,10 @@ export class Disk {
       lock: async () => async () => {},
       mkdir: () => Promise.reject(errorOf("EEXIST")),
       readdir: async () => [...this.names.keys()],
-      statfs: async () => ({ bavail: Math.min(this.#free, 1 << 30), bsize: 1 }),
       stat: async (path: string) => {
         const inode = this.names.get(basename(path));
         if (inode) return { ino: inode.ino, size: inode.bytes.length };
-        if (/[.]/.test(basename(path)) || basename(path) === "reserve") {
+        if (/[.]/.test(basename(path))) {
           throw errorOf("ENOENT");
         }
         return { mode: 0o700, isDirectory: () => true };
