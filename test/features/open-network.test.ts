@@ -1,0 +1,129 @@
+/** Messages that others could read differently, and service to everybody: CONTRACT section 9. */
+
+import assert from "node:assert/strict";
+import { connect } from "node:net";
+import { test } from "node:test";
+import { send, serve } from "../server.ts";
+
+const { origin } = await serve({ FEATURES: "open-network,memory,indexes" });
+const { hostname, port } = new URL(origin);
+
+/** Sends bytes, and returns the status lines and all that came until the connection has ended. */
+function exchange(text: string): Promise<{ codes: string[]; all: string }> {
+  return new Promise((resolve, reject) => {
+    let all = "";
+    connect(Number(port), hostname).setEncoding("latin1")
+      .on("data", (part) => all += part)
+      .on("error", reject)
+      .on("close", () => {
+        const codes = all.match(/(?<=HTTP\/1\.1 )\d{3}(?= )/g) ?? [];
+        resolve({ codes, all });
+      }).end(text);
+  });
+}
+
+const get = (target: string, ...fields: readonly string[]) =>
+  `GET ${target} HTTP/1.1\r\n${
+    ["Host: a", ...fields].map((field) => `${field}\r\n`).join("")
+  }\r\n`;
+const post = (...fields: readonly string[]) =>
+  `POST /v1/authorizations HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n${
+    fields.map((field) => `${field}\r\n`).join("")
+  }\r\n`;
+
+/** What is sent, and the status of what is answered: nothing after a refused message is taken for a request. */
+const messages: readonly (readonly [text: string, status: string])[] = [
+  [get("/v1"), "200"],
+  [get("http://other.example:81/v1"), "200"],
+  [get("http:///v1"), "400"],
+  [get("http://a b/v1"), "400"],
+  [get("http://u@a/v1"), "400"],
+  [get("/v1", "Host: a"), "400"],
+  [get("/v1").replace("Host: a\r\n", ""), "400"],
+  [get("/v1").replace("Host: a", "Host: a/b"), "400"],
+  [get("/v1").replace("1.1", "1.0").replace("Host: a\r\n", ""), "200"],
+  [get("/v1").replace("1.1", "1.2"), "400"],
+  [get("/v1", "Authorization: Bearer a", "Authorization: Bearer b"), "400"],
+  [post("Content-Length: 2", "Content-Type: text/plain") + "{}", "400"],
+  [post("Content-Length: 2", "Content-Length: 2") + "{}", "400"],
+  [
+    post("Content-Length: 2", "Idempotency-Key: a", "Idempotency-Key: b") +
+    "{}",
+    "400",
+  ],
+  [post("Transfer-Encoding: gzip, chunked") + "0\r\n\r\n", "501"],
+  [
+    post("Transfer-Encoding: chunked", "Content-Length: 3") + "0\r\n\r\n",
+    "400",
+  ],
+  [get("/v1", "Expect: something"), "417"],
+  [get("/v1", ...Array.from({ length: 70 }, (_, at) => `X-${at}: 1`)), "431"],
+  [get("/v1", `X: ${"a".repeat(17_000)}`), "431"],
+  ["nonsense\r\n\r\n", "400"],
+];
+for (const [text, status] of messages) {
+  test(`${JSON.stringify(text.slice(0, 70))} is ${status}`, async () => {
+    const { codes, all } = await exchange(text);
+    assert.equal(codes[0], status, all);
+    assert.match(all, /^X-Request-Id: [!-~]{1,64}\r$/mi);
+    if (Number(status) < 400) return;
+    assert.match(all, /"errorCode":\d{5}/);
+    const { codes: two } = await exchange(text + get("/v1"));
+    if (codes[0] !== "417") assert.deepEqual(two, [status]);
+  });
+}
+
+test("Sign-ins at once are all served", async () => {
+  const body = { username: "admin", password: "admin-password" };
+  const answers = await Promise.all(
+    Array.from(
+      { length: 60 },
+      () => send(origin, "/v1/authorizations", { method: "POST", body }),
+    ),
+  );
+  assert.ok(answers.every(({ status }) => status === 201));
+});
+
+test("Requests that are sent ahead are answered in order", async () => {
+  const targets = Array.from(
+    { length: 200 },
+    (_, at) => `/v1/zoos/${at + 1}?x=${at}`,
+  );
+  const last = get("/v1", "Connection: close");
+  const { codes, all } = await exchange(
+    targets.map((target) => get(target)).join("") + last,
+  );
+  assert.deepEqual(
+    codes,
+    [...targets.map(() => "400"), "200"],
+    all.slice(-300),
+  );
+});
+
+test("256 connections of one address get nothing but their success", async () => {
+  const lists = [
+    "/v1/zoos",
+    "/v1/animals?name:contains=a&sortby=name",
+    "/health",
+  ];
+  const answers = await Promise.all(
+    Array.from(
+      { length: 256 },
+      (_, at) => exchange(get(lists[at % 3] ?? "", "Connection: close")),
+    ),
+  );
+  assert.ok(answers.every(({ codes }) => codes.join() === "200"));
+});
+
+test("Guesses of a password are limited for a name", async () => {
+  const statuses: number[] = [];
+  for (let count = 0; count < 12; count++) {
+    const body = { username: "somebody", password: `wrong-password-${count}` };
+    const { status } = await send(origin, "/v1/authorizations", {
+      method: "POST",
+      body,
+    });
+    statuses.push(status);
+  }
+  assert.deepEqual(statuses, [...Array(10).fill(401), 429, 429]);
+});
