@@ -41,6 +41,8 @@ async function health(origin: string, name: string) {
   });
   const [response] = await once(request, "response");
   response.resume();
+  const { "strict-transport-security": policy } = response.headers;
+  assert.match(String(policy), /^max-age=\d{8}$/);
   const { CN } = (response.socket as TLSSocket).getPeerCertificate().subject;
   return [response.statusCode, CN];
 }

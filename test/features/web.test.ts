@@ -104,6 +104,7 @@ rows("A precondition guards changes, after the record and before its rules", [
   changing("POST /zoos/999999/animals", 40401, { "If-None-Match": "*" }, {}),
   changing("POST /zoos", 41200, { "If-None-Match": "*" }, {}),
   changing("POST /zoos", 41200, { "If-None-Match": "*" }, [zoo]),
+  changing("DELETE /animals?id=1", 41200, { "If-Match": '"a"' }),
   changing("POST /zoos", 201, { "If-Match": "*" }, zoo, { ETag: /^"/ }),
   changing("POST /zoos", 201, { "If-None-Match": '"a"' }, zoo),
   changing(`PATCH ${url}`, 42200, { "If-Match": tag }, { name: 5 }),
