@@ -125,16 +125,9 @@ export class Disk {
       return { sync, close: async () => {} };
     }
     return {
-      read: async (
-        buffer: Buffer,
-        offset: number,
-        length: number,
-        position: number,
-      ) => ({
-        buffer,
-        bytesRead: inode.bytes.subarray(position, position + length)
-          .copy(buffer, offset),
-      }),
+      createReadStream: (
+        { start, end }: { readonly start: number; readonly end: number },
+      ) => [inode.bytes.subarray(start, end + 1)],
       write: async (
         buffer: Buffer,
         _offset: number,
