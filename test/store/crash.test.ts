@@ -5,7 +5,8 @@ import { Buffer } from "node:buffer";
 import { chmodSync } from "node:fs";
 import { test } from "node:test";
 import { readFolder } from "../../src/store/recovery.ts";
-import { Store, StoreError } from "../../src/store/store.ts";
+import { openFolder } from "../../src/store/folder.ts";
+import { type Store, StoreError } from "../../src/store/store.ts";
 import { tablesOf } from "../../src/store/table.ts";
 import { temporaryFolder } from "../server.ts";
 import { Disk, type Fault, Model, script, textOf } from "./oracle.ts";
@@ -16,7 +17,7 @@ const declared = { zoos: {}, animals: { by: ["zoo_id"] } };
 const logBytes = 2048;
 const transactions = 8;
 
-const open = (disk: Disk) => Store.open(folder, declared, disk.files, logBytes);
+const open = (disk: Disk) => openFolder(folder, declared, disk.files, logBytes);
 
 /** Runs the script, in groups that share a write. */
 async function run(

@@ -66,6 +66,20 @@ export class Disk {
         return { mode: 0o700, isDirectory: () => true };
       },
       open: async (path: string, flags: number) => this.#open(path, flags),
+      writeFile: async (file: File, parts: Iterable<Buffer | string>) => {
+        let size = 0;
+        for await (const part of parts) {
+          const bytes = Buffer.from(part);
+          const { bytesWritten } = await file.write(
+            bytes,
+            0,
+            bytes.length,
+            size,
+          );
+          if (bytesWritten < bytes.length) throw errorOf("ENOSPC");
+          size += bytes.length;
+        }
+      },
       rename: async (from: string, to: string) => {
         this.#step("rename");
         const inode = this.names.get(basename(from));
