@@ -248,7 +248,7 @@ describe("Commands", { concurrency: 2 }, () => {
       /wal-1.*byte \d+, line \d+.*torn|cut/,
     ]]);
     const server = await serve({ DATA_DIR });
-    assert.match(server.output, /interrupted at byte \d+/);
+    assert.match(server.output, /byte \d+.*interrupted/);
     await stop(server);
     await run(environment, [["check", 0, /sequence \d/]]);
     const bytes = readFileSync(log);
