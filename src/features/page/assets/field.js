@@ -1,21 +1,4 @@
-/**
- * Fields of forms: a property with its control and its rules, and the choice of a record that it refers to.
- *
- * @import { Schema, Values } from "./exchange.js"
- */
-
-import { h } from "./elements.js";
-import { get, nameOf, optionsOf, parse } from "./exchange.js";
-import {
-  collectionOf,
-  control,
-  isNumeric,
-  isOfType,
-  rulesOf,
-  textOf,
-  titleNameOf,
-  titles,
-} from "./values.js";
+/** Fields of forms: a property with its control and its rules, and the choice of a record that it refers to. */
 
 /**
  * Requests the records whose title is a text or, with an operator, has it, or the one with an id such as #7; returns their ids with their titles.

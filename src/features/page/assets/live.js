@@ -1,8 +1,5 @@
 /** Changes by others: the event stream, which is followed while somebody is signed in and the tab can be seen. */
 
-import { find } from "./elements.js";
-import { exchange, root, session } from "./exchange.js";
-
 const live = find("#live");
 let stream = new AbortController();
 
