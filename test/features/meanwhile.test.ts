@@ -1,0 +1,121 @@
+/** What changes while many records are worked on: CONTRACT sections 8, 9 and 17. */
+
+import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import { type IncomingMessage, request as httpRequest } from "node:http";
+import { join } from "node:path";
+import { text } from "node:stream/consumers";
+import { test } from "node:test";
+import { beside, loader, temporaryFolder } from "../server.ts";
+import { linesOf, ndjson, startLibrary } from "./library.ts";
+
+const DISK = join(temporaryFolder(), "disk");
+const disk = (mode: string) => writeFileSync(DISK, mode);
+disk("");
+const library = await startLibrary({
+  FEATURES: "imports,deletions,aggregates",
+  DISK,
+  NODE_OPTIONS: [...loader, `--import=${beside("disk")}`].join(" "),
+});
+const { request, importLines, ended, tokenOf } = library;
+
+/** Long notes: all of them are 8 MB. */
+const long = (more: string) => ({ text: `${"x".repeat(1000 - 8)}${more}` });
+const notes = Array.from({ length: 8000 }, () => long("Ordinary"));
+await importLines("admin", "/notes", linesOf(notes));
+
+test("A deletion by filter is judged by one state", async () => {
+  for (;;) {
+    const [first, last] = ["Ordinary", "Obsolete"].map(long);
+    const create = async (note: object | undefined) =>
+      (await request("admin", "POST /notes", note)).json.id;
+    const [one, other] = [
+      (await request("admin", "GET /notes?limit=1")).json[0].id,
+      await create(last),
+    ];
+    const deletion = request("admin", "DELETE /notes?text:contains=obsolete");
+    // The scan passes the first before it matches, and the last when it matches no more.
+    const begun = await request("admin", `PATCH /notes/${one}`, last);
+    const done = await request("admin", `PATCH /notes/${other}`, first);
+    const { json } = await deletion;
+    if (begun.status !== 201 || done.status !== 201) continue; // it was faster
+    assert.deepEqual(json, { deleted: 1, cascaded: 0 });
+    assert.equal((await request("admin", `GET /notes/${one}`)).status, 410);
+    assert.equal((await request("admin", `GET /notes/${other}`)).status, 200);
+    return;
+  }
+});
+
+/** Begins an export, and returns its response before it is read. */
+async function beginExport(who: string): Promise<IncomingMessage> {
+  const Authorization = `Bearer ${await tokenOf(who)}`;
+  const Accept = "application/x-ndjson";
+  return await new Promise((resolve, reject) =>
+    httpRequest(`${library.server.origin}/v1/notes`, {
+      headers: { Authorization, Accept },
+    }).on("response", resolve).on("error", reject).end()
+  );
+}
+
+const idOf = async (who: string): Promise<number> =>
+  (await request("admin", `GET /users?username=${who}`)).json[0].id;
+
+test("An export leaves out what its reader may not see any more", async () => {
+  const response = await beginExport("admin1");
+  const role = { role: "member" };
+  await request("admin", `PATCH /users/${await idOf("admin1")}`, role);
+  const { length } = (await text(response)).split("\n");
+  assert.ok(length < notes.length, `${length} lines`);
+});
+
+test("An export breaks off when its reader is gone", async () => {
+  const response = await beginExport("admin2");
+  await request("admin", `DELETE /users/${await idOf("admin2")}`);
+  await assert.rejects(text(response), { code: "ECONNRESET" });
+});
+
+test("An aggregate is refused when its reader is gone", async () => {
+  const id = await (await tokenOf("admin3"), idOf("admin3"));
+  let isGone = false;
+  const counted = Array.from({ length: 20 }, async () => {
+    const { status } = await request("admin3", "GET /notes?aggregate=count");
+    assert.equal(status, isGone ? 401 : status);
+    return status;
+  });
+  await request("admin", `DELETE /users/${id}`);
+  isGone = true;
+  assert.ok((await Promise.all(counted)).includes(401));
+});
+
+test("An import pauses while the disk is full", async () => {
+  const lines = linesOf(Array(20_000).fill({ text: "Short" }));
+  const { json: { id } } = await request("admin", "POST /notes", lines, ndjson);
+  disk("full");
+  const created = async () =>
+    (await request("admin", "POST /notes", { text: "Refused" })).json;
+  while ((await created()).errorCode !== 50301);
+  const { json: { status } } = await request("admin", `GET /tasks/${id}`);
+  assert.match(String(status), /queued|running|undefined/); // it may wait for the disk, too
+  disk("");
+  const task = await ended("admin", id);
+  assert.deepEqual([task.status, task.imported], ["succeeded", 20_000]);
+  const found = await request("admin", "GET /notes?text=Short&limit=1");
+  assert.equal(found.headers["x-total-count"], "20000");
+});
+
+test("An ended task is gone after 7 days", async () => {
+  const days = async (count: number) => {
+    await library.restart("SIGTERM", {
+      LATER: String(count * 86_400_000),
+      NODE_OPTIONS: [...loader, `--import=${beside("later")}`].join(" "),
+    });
+    const form = { username: "admin", password: "admin-password" };
+    const { json } = await request("anyone", "POST /authorizations", form);
+    const Authorization = `Bearer ${json.token}`;
+    return (await request("anyone", "GET /tasks/1", undefined, {
+      Authorization,
+    })).status;
+  };
+  assert.equal(await days(6), 200);
+  assert.equal(await days(8), 410);
+});
