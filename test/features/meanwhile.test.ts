@@ -119,3 +119,52 @@ test("An ended task is gone after 7 days", async () => {
   assert.equal(await days(6), 200);
   assert.equal(await days(8), 410);
 });
+
+test("A small server knows the last keys, and pauses an import when memory is full", async (t) => {
+  const { request, ended } = await startLibrary({
+    COLLECTIONS: beside("features/measured"),
+    FEATURES: "imports,deletions,idempotency,memory",
+    NODE_OPTIONS: "--max-old-space-size=64",
+  });
+
+  await t.test("The last 5,000 keys of a user are known", async () => {
+    const create = async (value: number) => {
+      const key = { "Idempotency-Key": `key-${value}` };
+      const { headers } = await request("admin", "POST /readings", {
+        value,
+      }, key);
+      return headers["location"];
+    };
+    const first = await create(0);
+    const next = Array.from({ length: 4999 }, (_, at) => at + 1).values();
+    await Promise.all(Array.from({ length: 16 }, async () => {
+      for (const value of next) await create(value);
+    }));
+    assert.equal(await create(0), first);
+    await create(5000);
+    assert.notEqual(await create(0), first);
+  });
+
+  await t.test("An import pauses while memory is full", async () => {
+    const count = 400;
+    const article = { title: "Long", body: "x".repeat(100_000) };
+    const lines = linesOf(Array(count).fill(article));
+    const { json: { id } } = await request(
+      "admin",
+      "POST /articles",
+      lines,
+      ndjson,
+    );
+    const created = async () =>
+      (await request("admin", "POST /articles", article)).json;
+    while ((await created()).errorCode !== 50303);
+    const { json } = await request("admin", `GET /tasks/${id}`);
+    assert.equal(json.status, "running");
+    assert.ok(json.lines < count);
+    const few = "DELETE /articles?title=Long&limit=50";
+    for (let deleted = 0; deleted < count;) {
+      deleted += (await request("admin", few)).json.deleted;
+    }
+    assert.equal((await ended("admin", id)).imported, count);
+  });
+});
