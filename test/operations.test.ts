@@ -6,6 +6,7 @@ import {
   existsSync,
   readdirSync,
   readFileSync,
+  rmSync,
   statSync,
   writeFileSync,
 } from "node:fs";
@@ -267,6 +268,14 @@ describe("Commands", { concurrency: 2 }, () => {
       ["repair", 0, /nothing to repair/],
     ]);
     await stop(await serve({ DATA_DIR, JWT_SECRET: "" }));
+    for (const name of readdirSync(DATA_DIR)) {
+      if (/-\d+\./.test(name)) rmSync(join(DATA_DIR, name));
+    }
+    await run(environment, [
+      ["serve", 1, /missing.*repair/],
+      ["repair", 0, /repaired/],
+      ["check", 0, /zoos: 0 records, highest id \d{9}/],
+    ]);
   });
 
   test("init writes a declaration that serves", async () => {
