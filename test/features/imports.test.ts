@@ -1,11 +1,11 @@
 /** Imports, exports and tasks: CONTRACT section 8. */
 
 import assert from "node:assert/strict";
-import { writeFileSync } from "node:fs";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { request as httpRequest } from "node:http";
 import { join } from "node:path";
 import { test } from "node:test";
-import { beside, temporaryFolder } from "../server.ts";
+import { beside, launch, temporaryFolder } from "../server.ts";
 import { book, linesOf, listed, ndjson, startLibrary } from "./library.ts";
 
 const library = await startLibrary({
@@ -223,6 +223,40 @@ test("What is exported goes in again", async () => {
     asLines,
   );
   assert.equal(some.text, '{"id":101,"title":"Book 101"}\n');
+});
+
+test("The command sets references between its files at the end", async () => {
+  const folder = temporaryFolder();
+  const from = join(folder, "in");
+  mkdirSync(from);
+  const files = {
+    books: [
+      book(1, { id: 1, author_id: 5, sequel_of_id: 2 }),
+      book(2, { id: 2, author_id: 77 }),
+      book(3, { author_id: 5 }),
+      book(4, { isbn: "x" }),
+    ],
+    notes: [{ id: 4, text: "Of nobody", owner_id: 3, book_id: 1 }],
+    authors: [{ id: 5, name: "Author" }],
+  };
+  for (const [name, records] of Object.entries(files)) {
+    writeFileSync(join(from, `${name}.ndjson`), linesOf(records));
+  }
+  const environment = {
+    COLLECTIONS: beside("library"),
+    DATA_DIR: join(folder, "store"),
+  };
+  const run = launch(["import", "--from", from], environment);
+  assert.equal(await run.exit, 1);
+  assert.match(run.output, /imported 5, rejected 1/);
+  assert.match(run.output, /books\.ndjson:2: "author_id" is 77/);
+  assert.match(run.output, /books\.ndjson:4: "isbn"/);
+  const exported = launch(["export", "books"], environment);
+  assert.equal(await exported.exit, 0);
+  const { output } = exported;
+  const references = output.trim().split("\n").map((line) => JSON.parse(line))
+    .map(({ author_id, sequel_of_id }) => [author_id, sequel_of_id]);
+  assert.deepEqual(references, [[5, 2], [null, null], [5, null]]);
 });
 
 /** Lines of which the first refer to the last, so that all are read twice. */
