@@ -2,22 +2,20 @@
 
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
-import { chmodSync } from "node:fs";
 import { test } from "node:test";
 import { readFolder } from "../../src/store/recovery.ts";
 import { openFolder } from "../../src/store/folder.ts";
 import { type Store, StoreError } from "../../src/store/store.ts";
 import { tablesOf } from "../../src/store/table.ts";
-import { temporaryFolder } from "../server.ts";
 import { Disk, type Fault, Model, script, textOf } from "./oracle.ts";
 
-const folder = temporaryFolder();
-chmodSync(folder, 0o700);
 const declared = { zoos: {}, animals: { by: ["zoo_id"] } };
 const logBytes = 2048;
 const transactions = 8;
 
-const open = (disk: Disk) => openFolder(folder, declared, disk.files, logBytes);
+const noLock = () => Promise.resolve(() => Promise.resolve());
+const open = (disk: Disk) =>
+  openFolder(disk.folder, declared, logBytes, noLock);
 
 /** Runs the script, in groups that share a write. */
 async function run(
@@ -50,7 +48,7 @@ async function judge(disk: Disk, model: Model, what: string): Promise<void> {
     assert.equal(later.acknowledged, 1, what);
     for (const each of [disk.restart(), disk.restart(() => false)]) {
       const tables = tablesOf(declared);
-      await readFolder(each.files, folder, tables);
+      await readFolder(each.folder, tables);
       assert.equal(textOf(tables), textOf(store.tables), what);
     }
   } finally {
@@ -161,8 +159,9 @@ async function checkDamage(
   },
 ): Promise<void> {
   const tables = tablesOf(declared);
+  const damaged = disk.with(name, bytes);
   try {
-    await readFolder(disk.with(name, bytes).files, folder, tables);
+    await readFolder(damaged.folder, tables);
   } catch (error) {
     assert.ok(error instanceof StoreError, `${name}, ${what}: ${error}`);
     assert.match(error.message, /(wal|snapshot)-\d+\.jsonl is damaged/);

@@ -6,8 +6,11 @@
 
 import { Buffer } from "node:buffer";
 import { constants } from "node:fs";
-import { basename } from "node:path";
-import type { File, Files } from "../../src/store/log.ts";
+import files from "node:fs/promises";
+import { syncBuiltinESMExports } from "node:module";
+import { basename, join } from "node:path";
+import type { File } from "../../src/store/log.ts";
+import { temporaryFolder } from "../server.ts";
 import type { Mutation, Store } from "../../src/store/store.ts";
 import type { Table } from "../../src/store/table.ts";
 
@@ -37,8 +40,12 @@ export type Fault = "EIO" | "ENOSPC" | "short" | "kill";
 
 const errorOf = (code: string) => Object.assign(new Error(code), { code });
 
+const root = temporaryFolder();
+const disks: WeakRef<Disk>[] = [];
+
 /** A folder on a disk. */
 export class Disk {
+  readonly folder = join(root, String(disks.push(new WeakRef(this)) - 1));
   names = new Map<string, Inode>();
   #durableNames = new Map<string, Inode>();
   #inodes = 0;
@@ -51,11 +58,9 @@ export class Disk {
   fault: (operation: Operation, count: number) => Fault | undefined = () =>
     undefined;
 
-  /** The file system as a store uses it. */
-  get files(): Files {
-    const files = {
-      lock: async () => async () => {},
-      mkdir: () => Promise.reject(errorOf("EEXIST")),
+  /** What a store uses of node:fs/promises. */
+  get files() {
+    return {
       readdir: async () => [...this.names.keys()],
       stat: async (path: string) => {
         const inode = this.names.get(basename(path));
@@ -94,7 +99,6 @@ export class Disk {
         }
       },
     };
-    return files as unknown as Files;
   }
 
   get #free(): number {
@@ -232,6 +236,24 @@ export class Disk {
     return disk;
   }
 }
+
+type Method = (...options: unknown[]) => unknown;
+const real: Record<string, Method> = { ...files } as never;
+
+/** Has files below `root` be on the disks, with all that a store does to them. */
+for (const name of Object.keys(new Disk().files)) {
+  const method: Method = (...options) => {
+    const path = String(options[0]);
+    const number = path.slice(root.length + 1).split("/")[0];
+    const disk = typeof options[0] === "object" // a file of any disk
+      ? new Disk()
+      : path.startsWith(root) && disks[Number(number)]?.deref();
+    const methods: typeof real = disk ? disk.files as never : real;
+    return methods[name]?.(...options);
+  };
+  Object.assign(files, { [name]: method });
+}
+syncBuiltinESMExports();
 
 function isSame(at: number, one: Buffer, other: Buffer | undefined): boolean {
   const end = at + sectorBytes;
