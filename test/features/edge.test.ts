@@ -62,7 +62,7 @@ symlinkSync("..", join(PUBLIC, "linked"));
 const server = await serve({
   PUBLIC,
   BASE_URL: "/api/",
-  FEATURES: "static,conditional,rate-limit,trust-proxy,metrics",
+  FEATURES: "static, conditional,rate-limit,trust-proxy,metrics",
   RATE_LIMIT: "3",
   TRUST_PROXY: "127.0.0.0/8,10.0.0.0/8,2001:db8::/32",
 });

@@ -12,7 +12,7 @@ const { rows, request, server, forget } = await zooApi({
   FEATURES: "all",
   METRICS: "local",
   LOG: "debug",
-  CORS_ORIGINS: `${origin},http://b.example:8080`,
+  CORS_ORIGINS: `${origin}, http://b.example:8080`,
 });
 const created = await request("keeper", "POST", "/zoos", zoo);
 const url = created.json.url.slice(3);
