@@ -74,6 +74,19 @@ const refused: readonly Command[] = [
     /[12]/,
     /zoos\[0\].*country/,
   ],
+  [
+    ["--data-dir", "/proc/none/store"],
+    {},
+    /1/,
+    /^zoo-api: .*\/proc\/none.*\n$/,
+  ],
+  [["--data-dir", file("plain", "")], {}, /1/, /^zoo-api: .*plain.*\n$/],
+  [
+    [],
+    { REQUIRE_IF_MATCH: "toString" },
+    /2/,
+    /^.*REQUIRE_IF_MATCH.*0 or 1.*\n$/,
+  ],
   [[], { COLLECTIONS: join(folder, "none.js") }, /2/, /none\.js/],
   [
     [],
