@@ -69,8 +69,8 @@ test("Each line is judged like a POST, in order", async () => {
   assert.deepEqual({ status, lines, imported, rejected, type, collection }, {
     status: "succeeded",
     lines: 20,
-    imported: 5,
-    rejected: 13,
+    imported: 4,
+    rejected: 14,
     type: "import",
     collection: "books",
   });
@@ -83,8 +83,8 @@ test("Each line is judged like a POST, in order", async () => {
   );
   const [last] = await get("/books?sortby=id&order=desc&limit=1");
   assert.deepEqual([last.id, last.isbn, last.author_id], [
-    14,
-    "9780000000014",
+    13,
+    "9780000000012",
     null,
   ]);
 });
@@ -113,8 +113,9 @@ test("A reference to a later line is set at the end", async () => {
     }),
     book(102, { id: 102, sequel_of_id: 104 }),
     book(103, { id: 103, sequel_of_id: 101, author_id: 999 }),
-    book(104, { sequel_of_id: 105 }),
+    book(104, { sequel_of_id: 105 }), // without an id it is judged at once
     book(105),
+    book(106),
   ]);
   const task = await importLines("librarian", "/books", lines);
   assert.deepEqual(listed(task), {
@@ -122,7 +123,7 @@ test("A reference to a later line is set at the end", async () => {
     4: "author_id reference",
     5: "sequel_of_id reference",
   });
-  assert.deepEqual([task.lines, task.imported, task.rejected], [6, 5, 1]);
+  assert.deepEqual([task.lines, task.imported, task.rejected], [7, 5, 2]);
   const shown = await get(
     "/books?id:gte=101&sortby=id&fields=sequel_of_id,updated_at",
   );
