@@ -103,6 +103,7 @@ describe("Commands", { concurrency: 2 }, () => {
       ["log zoos/3", 0, /^\S+Z admin created zoos\/3\n$/],
       ["log", 0, /- created zoos\/1\n[^]*- created users\/1\n/],
       ["log animals --role x", 2, /--role/],
+      ["log nothing", 2, /nothing.*zoos/],
       [`backup ${at("copy")}`, 0, /copy up to sequence \d+/],
       [`backup ${at("copy")}`, 1, /not empty/],
       ["backup", 2, /DIR/],
