@@ -132,6 +132,7 @@ test("A full disk lets deletions through, also after a restart", async () => {
     if (isKilled) await store.close();
     const again = await open(next);
     assert.equal(textOf(again.tables), model.possible[0]);
+    assert.deepEqual(again.notices, []);
     await deleteOne(again);
     next.capacity = Infinity;
     assert.equal(await fill(again), 0);
@@ -205,6 +206,11 @@ test("Damage of any file is refused, or nothing is lost", async (t) => {
           what: `sector of ${at}`,
           mayBeShorter: isLast,
         });
+      }
+      if (!isLast) {
+        const more = Buffer.concat([bytes, Buffer.from("{")]);
+        const disk = from.disk.with(name, more);
+        await assert.rejects(readFolder(disk.folder, tablesOf(declared)));
       }
       const lines = bytes.toString("latin1").split(/(?<=\n)/);
       for (const [at, line] of lines.entries()) {

@@ -5,10 +5,9 @@
  */
 
 import { Buffer } from "node:buffer";
-import { constants } from "node:fs";
 import files from "node:fs/promises";
 import { syncBuiltinESMExports } from "node:module";
-import { basename, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import type { File } from "../../src/store/log.ts";
 import { temporaryFolder } from "../server.ts";
 import type { Mutation, Store } from "../../src/store/store.ts";
@@ -41,11 +40,14 @@ export type Fault = "EIO" | "ENOSPC" | "short" | "kill";
 const errorOf = (code: string) => Object.assign(new Error(code), { code });
 
 const root = temporaryFolder();
-const disks: WeakRef<Disk>[] = [];
+/** The newest disks, by their folders. */
+const disks = new Map<string, Disk>();
+const maxDisks = 64;
+let created = 0;
 
 /** A folder on a disk. */
 export class Disk {
-  readonly folder = join(root, String(disks.push(new WeakRef(this)) - 1));
+  readonly folder = join(root, `${++created}`);
   names = new Map<string, Inode>();
   #durableNames = new Map<string, Inode>();
   #inodes = 0;
@@ -57,6 +59,11 @@ export class Disk {
   /** Judges each operation. */
   fault: (operation: Operation, count: number) => Fault | undefined = () =>
     undefined;
+
+  constructor() {
+    disks.set(this.folder, this);
+    disks.delete(join(root, `${created - maxDisks}`));
+  }
 
   /** What a store uses of node:fs/promises. */
   get files() {
@@ -70,7 +77,7 @@ export class Disk {
         }
         return { mode: 0o700, isDirectory: () => true };
       },
-      open: async (path: string, flags: number) => this.#open(path, flags),
+      open: async (path: string, flags?: string) => this.#open(path, flags),
       writeFile: async (file: File, parts: Iterable<Buffer | string>) => {
         let size = 0;
         for await (const part of parts) {
@@ -121,11 +128,11 @@ export class Disk {
     throw errorOf(fault);
   }
 
-  #open(path: string, flags: number): File {
+  #open(path: string, flags = "r"): File {
     this.#step("open");
     const name = basename(path);
     let inode = this.names.get(name);
-    if (!inode && (flags & constants.O_CREAT) !== 0) {
+    if (!inode && flags === "w+") {
       const ino = ++this.#inodes;
       const none = Buffer.alloc(0);
       inode = { ino, bytes: none, durable: none, lost: undefined };
@@ -240,14 +247,15 @@ export class Disk {
 type Method = (...options: unknown[]) => unknown;
 const real: Record<string, Method> = { ...files } as never;
 
+const anyDisk = new Disk();
+
 /** Has files below `root` be on the disks, with all that a store does to them. */
-for (const name of Object.keys(new Disk().files)) {
+for (const name of Object.keys(anyDisk.files)) {
   const method: Method = (...options) => {
-    const path = String(options[0]);
-    const number = path.slice(root.length + 1).split("/")[0];
-    const disk = typeof options[0] === "object" // a file of any disk
-      ? new Disk()
-      : path.startsWith(root) && disks[Number(number)]?.deref();
+    const [file] = options;
+    const disk = typeof file === "object"
+      ? anyDisk
+      : disks.get(String(file)) ?? disks.get(dirname(String(file)));
     const methods: typeof real = disk ? disk.files as never : real;
     return methods[name]?.(...options);
   };
