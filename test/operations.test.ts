@@ -283,7 +283,7 @@ describe("Commands", { concurrency: 2 }, () => {
     const COLLECTIONS = at("plants.mjs");
     await run({}, [
       [`init ${at("plants.ts")}`, 2, /\.js or \.mjs/],
-      [`init ${at("no", "plants.js")}`, 1, /cannot write.*plants\.js/],
+      [`init ${at("no", "plants.js")}`, 1, /no such.*plants\.js/],
       [`init ${COLLECTIONS}`, 0, /--collections/],
       [`init ${COLLECTIONS}`, 1, /exist/],
       ["init", 2, /FILE/],
