@@ -14,8 +14,8 @@ const logBytes = 2048;
 const transactions = 8;
 
 const noLock = () => Promise.resolve(() => Promise.resolve());
-const open = (disk: Disk) =>
-  openFolder(disk.folder, declared, logBytes, noLock);
+const open = (disk: Disk, bytes = logBytes) =>
+  openFolder(disk.folder, declared, bytes, noLock);
 
 /** Runs the script, in groups that share a write. */
 async function run(
@@ -102,10 +102,18 @@ test("A full disk at each file operation changes nothing", async () => {
 });
 
 test("A full disk lets deletions through, also after a restart", async () => {
-  for (const isKilled of [false, true]) {
+  // The shorter script ends before the first snapshot.
+  for (
+    const [isKilled, count, bytes] of [
+      [false, transactions, logBytes],
+      [true, transactions, logBytes],
+      [false, 3, 8 * logBytes],
+      [true, 3, 8 * logBytes],
+    ] as const
+  ) {
     const disk = new Disk();
     const model = new Model();
-    const store = await open(disk);
+    const store = await open(disk, bytes);
     const fill = async (store: Store) => {
       const { refused } = model;
       for (let id = 100; id < 200; id++) {
@@ -120,7 +128,7 @@ test("A full disk lets deletions through, also after a restart", async () => {
       await model.run(store, [["del", "zoos", id]]);
       assert.equal(model.acknowledged, acknowledged + 1);
     };
-    for (const mutations of script(transactions)) {
+    for (const mutations of script(count)) {
       await model.run(store, mutations);
     }
     disk.capacity = disk.used;
@@ -130,7 +138,7 @@ test("A full disk lets deletions through, also after a restart", async () => {
     const next = disk.restart();
     next.capacity = disk.capacity;
     if (isKilled) await store.close();
-    const again = await open(next);
+    const again = await open(next, bytes);
     assert.equal(textOf(again.tables), model.possible[0]);
     assert.deepEqual(again.notices, []);
     await deleteOne(again);
@@ -237,7 +245,7 @@ test("A log that was moved or removed is noticed", async () => {
   for (const isRemoved of [false, true]) {
     const disk = new Disk();
     const model = new Model();
-    const store = await open(disk);
+    const store = await open(disk, 8 * logBytes);
     await model.run(store, [["put", "zoos", { id: 1, name: "one" }]]);
     const { bytes = Buffer.alloc(0) } = disk.names.get("wal-1.jsonl") ?? {};
     if (isRemoved) disk.names.delete("wal-1.jsonl");
