@@ -124,7 +124,7 @@ test("A small server knows the last keys, and pauses an import when memory is fu
   const { request, ended } = await startLibrary({
     COLLECTIONS: beside("features/measured"),
     FEATURES: "imports,deletions,idempotency,memory",
-    NODE_OPTIONS: "--max-old-space-size=64",
+    NODE_OPTIONS: "--max-old-space-size=64 --max-semi-space-size=1", // 67 MB in all on each version
   });
 
   await t.test("The last 5,000 keys of a user are known", async () => {
