@@ -1,0 +1,219 @@
+/** What each browser must do with the forms: nothing typed is lost, nothing ambiguous is taken for certain. */
+
+import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { temporaryFolder } from "../server.ts";
+import { password, type Site } from "./site.ts";
+import { type Tab, until } from "./tab.ts";
+
+type Test = (tab: Tab, site: Site) => Promise<void>;
+
+const zoo = { name: "Zoo", city: "Ulm", country: "DE" };
+let last = 0;
+/** Creates a zoo whose name nothing else has. */
+const createZoo = ({ request }: Site) =>
+  request("POST", "zoos", { ...zoo, name: `Zoo ${++last} of the tests` });
+
+const openForm = async (tab: Tab, { origin }: Site, path: string) => {
+  await tab.open(`${origin}/v1/${path}`);
+  await tab.sees(/./, "#editing .bar");
+};
+
+/** The tests by their titles; the tab is signed in as the admin. */
+export const forms: Readonly<Record<string, Test>> = {
+  async "A form has the fields that OPTIONS says may be written"(tab, site) {
+    await openForm(tab, site, "animals#new");
+    const { writable } = await site.request("OPTIONS", "animals");
+    assert.deepEqual(
+      await tab.run(() =>
+        Array.from(
+          document.querySelectorAll<HTMLInputElement>("#editing [name]"),
+          ({ name }) => name,
+        )
+      ),
+      writable,
+    );
+    await tab.sees("required, 1 to 100 characters", "#hint-name");
+    await tab.sees("optional, more than 0, at most 200000", "#hint-weight_kg");
+    assert.equal(await tab.value("#field-sex"), "unknown");
+  },
+
+  async "Each error stands beside its field, and the first has the focus"(
+    tab,
+    site,
+  ) {
+    await openForm(tab, site, "zoos#new");
+    await tab.type("#field-name", "Zoo with errors");
+    await tab.type("#field-country", "germany");
+    await tab.click("Create");
+    await tab.sees("country", "#error-country");
+    await tab.sees("city", "#error-city");
+    await tab.sees(/^$/, "#error-name");
+    assert.equal(await tab.focused(), "field-city");
+    await tab.type("#field-city", "Ulm");
+    await tab.type("#field-country", "DE");
+    await tab.click("Create");
+    await tab.sees("POST succeeded.");
+    await tab.sees("Zoo with errors", "main h1");
+  },
+
+  async "A change sends what was changed, and an empty field is null"(
+    tab,
+    site,
+  ) {
+    const { id } = await createZoo(site);
+    await site.request("PATCH", `zoos/${id}`, { opened_on: "2001-02-03" });
+    await openForm(tab, site, `zoos/${id}#edit`);
+    await tab.type("#field-opened_on", "");
+    await tab.type("#field-city", "Bonn");
+    await tab.click("Save changes");
+    await tab.sees("PATCH succeeded.");
+    const { city, opened_on, name } = await site.request("GET", `zoos/${id}`);
+    assert.deepEqual([city, opened_on], ["Bonn", null]);
+    assert.match(name, /of the tests$/);
+    await tab.click("#exchanges details:has(.patch) summary");
+    await tab.sees(/If-Match: "/, "details[open] section");
+    const sent = await tab.text("details[open] section");
+    assert.match(sent, /"city": "Bonn",\s*"opened_on": null\s*\}/);
+  },
+
+  async "A title is taken only if one record has it"(tab, site) {
+    const [one, other] = [await createZoo(site), await createZoo(site)];
+    const title = `Twins ${one.id}`;
+    for (const { id } of [one, other]) {
+      await site.request("PATCH", `zoos/${id}`, { name: title });
+    }
+    await openForm(tab, site, "animals#new");
+    await tab.type("#field-name", "Lena");
+    await tab.type("#field-animal_type_id", "1");
+    await tab.type("#field-zoo_id", "Nowhere of the tests");
+    await tab.click("Create");
+    await tab.sees("No record has this title", "#error-zoo_id");
+    await tab.type("#field-zoo_id", title);
+    await until(() =>
+      tab.run(() => document.querySelectorAll("#list-zoo_id option").length)
+        .then((count) => count === 2)
+    );
+    await tab.click("Create");
+    await tab.sees(`one of #${one.id}, #${other.id}`, "#error-zoo_id");
+    await tab.type("#field-zoo_id", `#${other.id}`);
+    await tab.click("Create");
+    await tab.sees("POST succeeded.");
+    await tab.sees(title, "#record");
+  },
+
+  async "A conflict shows both versions, and takes the chosen one"(tab, site) {
+    const { id, name } = await createZoo(site);
+    await openForm(tab, site, `zoos/${id}#edit`);
+    await tab.type("#field-city", "Mine");
+    await site.request("PATCH", `zoos/${id}`, { city: "Theirs" });
+    await tab.click("Save changes");
+    await tab.sees("Somebody else has changed this record");
+    await tab.sees(/city\s+Ulm\s+Theirs\s+Mine/, "#editing table");
+    assert.equal(await tab.value("#field-city"), "Mine");
+    await tab.click("Apply my change");
+    await tab.sees("PATCH succeeded.");
+    assert.equal((await site.request("GET", `zoos/${id}`)).city, "Mine");
+
+    await openForm(tab, site, `zoos/${id}#edit`);
+    await tab.type("#field-city", "Mine again");
+    await site.request("PATCH", `zoos/${id}`, { city: "Theirs again" });
+    await tab.click("Save changes");
+    await tab.answer(true);
+    await tab.click("Keep theirs");
+    await tab.sees(name, "main h1");
+    await tab.sees("Theirs again", "#record");
+  },
+
+  async "A draft survives a change by others, and a failed save"(tab, site) {
+    const { id } = await createZoo(site);
+    await openForm(tab, site, `zoos/${id}#edit`);
+    await tab.type("#field-city", "Draft");
+    await site.request("PATCH", `zoos/${id}`, {
+      website: "https://a.example/",
+    });
+    await tab.type("#field-country", "?");
+    await tab.click("Save changes");
+    await tab.sees(/./, "#error-country, #editing table");
+    assert.equal(await tab.value("#field-city"), "Draft");
+    assert.equal(await tab.value("#field-country"), "?");
+  },
+
+  async "A draft survives a sign-in that has ended"(tab, site) {
+    await openForm(tab, site, "zoos#new");
+    for (const [name, value] of Object.entries(zoo)) {
+      await tab.type(`#field-${name}`, value);
+    }
+    await tab.revoke();
+    await tab.click("Create");
+    await tab.sees("Your sign-in has ended");
+    await tab.sees("401", "#editing [role=alert]");
+    assert.equal(await tab.value("#field-city"), "Ulm");
+    await tab.signIn("admin", password);
+    await tab.click("Create");
+    await tab.sees("POST succeeded.");
+  },
+
+  async "A form in which something is typed is left only on purpose"(
+    tab,
+    site,
+  ) {
+    await tab.open(`${site.origin}/v1/animals`);
+    await tab.click("zoos");
+    await tab.sees("zoos", "main h1");
+    await tab.click("New zoo");
+    await tab.click("Cancel"); // nothing is typed: nothing is asked
+    await tab.sees("zoos", "main h1");
+    await tab.click("New zoo");
+    await tab.sees("New zoo", "main h1");
+    await tab.type("#field-name", "Draft");
+    await tab.answer(false);
+    await tab.click("animals");
+    await tab.sees(/^1$/, "#asked");
+    assert.equal(await tab.value("#field-name"), "Draft");
+    await tab.run(() => history.back());
+    await tab.sees(/^2$/, "#asked");
+    assert.equal(await tab.value("#field-name"), "Draft");
+    assert.match(await tab.address(), /zoos#new$/);
+    await tab.answer(true);
+    await tab.click("animals");
+    await tab.sees("animals", "main h1");
+  },
+
+  async "An import shows each line that was rejected"(tab, site) {
+    const { id: zoo_id } = await createZoo(site);
+    const animal = { zoo_id, animal_type_id: 1, name: "Imported" };
+    const lines = [animal, { ...animal, name: 5 }, animal].map((each) =>
+      JSON.stringify(each)
+    );
+    const path = join(temporaryFolder(), "animals.ndjson");
+    writeFileSync(path, `${lines.join("\n")}\n{\n`);
+    await openForm(tab, site, "animals#import");
+    await tab.driver.chooseFile("#file", path);
+    await tab.click("#editing .primary");
+    await tab.sees("2 rejected");
+    await tab.sees(/^2\t.*name/m, "main table");
+    await tab.sees(/^4\t.*JSON/m, "main table");
+    await tab.sees(/imported\s+2/, "#record");
+    assert.match(await tab.text("main table"), /^Line\tWhy/);
+  },
+
+  async "A deletion says what refers to the record, or takes it along"(
+    tab,
+    site,
+  ) {
+    const { id: zoo_id, name } = await createZoo(site);
+    const animal = { zoo_id, animal_type_id: 1, name: "Refers" };
+    await site.request("POST", "animals", animal);
+    await openForm(tab, site, `zoos/${zoo_id}#delete`);
+    await tab.sees(name, "main h1");
+    await tab.click("#editing .primary");
+    await tab.sees("409", "#editing [role=alert]");
+    await tab.click("#cascade");
+    await tab.click("#editing .primary");
+    await tab.sees("DELETE succeeded.");
+    await tab.open(`${site.origin}/v1/zoos/${zoo_id}`);
+    await tab.sees("410", "main h1");
+  },
+};

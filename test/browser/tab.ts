@@ -1,0 +1,206 @@
+/// <reference lib="dom" />
+/** A tab as a person uses it: opens, clicks what has a name, types, and sees texts. What is not there yet is waited for. */
+
+import assert from "node:assert/strict";
+
+/** What each browser does in its own way. */
+export interface Driver {
+  /** The errors that the page has reported. */
+  readonly complaints: readonly string[];
+  readonly open: (url: string) => Promise<void>;
+  /** Runs an expression in the page, and returns its value, or that of its promise. */
+  readonly run: (expression: string) => Promise<unknown>;
+  readonly chooseFile: (selector: string, path: string) => Promise<void>;
+  readonly press?: (key: string) => Promise<void>;
+  readonly resize?: (
+    width: number,
+    height: number,
+    scheme: "light" | "dark",
+  ) => Promise<void>;
+  readonly screenshot?: () => Promise<Uint8Array>;
+}
+
+const patienceMs = 15_000;
+
+/** Repeats some work until it returns something true, and returns that. */
+export async function until<Value>(
+  work: () => Value | Promise<Value>,
+  describe: () => unknown = () => "",
+): Promise<Value> {
+  const end = performance.now() + patienceMs;
+  let failure: unknown;
+  while (performance.now() < end) {
+    try {
+      const value = await work();
+      if (value) return value;
+    } catch (error) {
+      failure = error;
+    }
+    await new Promise((resolve) => setTimeout(resolve, 25));
+  }
+  throw new Error(`${work}: ${failure ?? ""} ${await describe()}`);
+}
+
+/** In the page: the first element that can be seen and has a name or matches a selector. */
+function locate(name: string): HTMLElement | undefined {
+  const scope = document.querySelector("dialog[open]") ?? document;
+  const isSelector = /[#.[>]|^(?:body|main|header)/.test(name);
+  const candidates = scope.querySelectorAll<HTMLElement>(
+    isSelector ? name : "a, button, summary, label",
+  );
+  return Array.from(candidates).find((element) =>
+    element.checkVisibility() &&
+    (isSelector || element.ariaLabel === name ||
+      element.innerText.trim().replace(/\s+/g, " ").startsWith(name))
+  );
+}
+
+export class Tab {
+  readonly driver: Driver;
+
+  constructor(driver: Driver) {
+    this.driver = driver;
+  }
+
+  /** Runs a function in the page, which sees nothing but its arguments. */
+  async run<Arguments extends unknown[], Value>(
+    work: (...args: Arguments) => Value,
+    ...args: Arguments
+  ): Promise<Awaited<Value>> {
+    const list = args.map((each) => JSON.stringify(each) ?? "undefined");
+    const expression = `(() => {
+      const locate = ${locate};
+      return (${work})(${list});
+    })()`;
+    return await this.driver.run(expression) as Awaited<Value>;
+  }
+
+  async open(url: string): Promise<void> {
+    // What an earlier test has typed may go.
+    await this.run(() =>
+      document.querySelector("#editing")?.classList.remove("typed")
+    );
+    await this.driver.open(url);
+    await until(() =>
+      this.run(() =>
+        document.querySelector("main:not([aria-busy]) h1") !== null
+      )
+    );
+  }
+
+  /** Clicks an element by what it says, or by a selector. */
+  async click(name: string): Promise<void> {
+    await until(
+      () =>
+        this.run((name) => {
+          const element = locate(name);
+          element?.focus();
+          element?.click();
+          return element !== undefined;
+        }, name),
+      async () => `click ${name}: ${await this.text()}`,
+    );
+  }
+
+  /** Replaces what is in a field. */
+  async type(selector: string, text: string): Promise<void> {
+    await until(() =>
+      this.run(
+        (selector, text) => {
+          const field = locate(selector);
+          if (!field) return false;
+          field.focus();
+          Reflect.set(field, "value", text);
+          for (const type of ["input", "change"]) {
+            field.dispatchEvent(new Event(type, { bubbles: true }));
+          }
+          return true;
+        },
+        selector,
+        text,
+      )
+    );
+  }
+
+  /** The text of the first element that can be seen; empty if there is none. */
+  text(selector = "body"): Promise<string> {
+    return this.run(
+      (selector) => locate(selector)?.innerText ?? "",
+      selector,
+    );
+  }
+
+  /** Waits for a text. */
+  async sees(expected: RegExp | string, selector = "body"): Promise<void> {
+    let text = "";
+    await until(
+      async () => {
+        text = await this.text(selector);
+        return typeof expected === "string"
+          ? text.includes(expected)
+          : expected.test(text);
+      },
+      () => `${expected} is not in ${selector}: ${text.slice(0, 3000)}`,
+    );
+  }
+
+  async signIn(username = "admin", password = "admin-password") {
+    await this.click("Sign in");
+    await this.type("#sign-in [name=username]", username);
+    await this.type("#sign-in [name=password]", password);
+    await this.click("#sign-in .primary");
+    await this.sees("You are signed in");
+  }
+
+  /** What is in a field. */
+  value(selector: string): Promise<string> {
+    return this.run(
+      (selector) =>
+        document.querySelector<HTMLInputElement>(selector)?.value ?? "",
+      selector,
+    );
+  }
+
+  /** The id of what has the focus, or its text. */
+  focused(): Promise<string> {
+    return this.run(() =>
+      document.activeElement?.id || document.activeElement?.textContent || ""
+    );
+  }
+
+  address(): Promise<string> {
+    return this.run(() => location.href.slice(location.origin.length));
+  }
+
+  /** Ends the sign-in behind the back of the page. */
+  async revoke(): Promise<void> {
+    await this.run(async () => {
+      const [text = ""] = Object.entries(sessionStorage)
+        .filter(([name]) => name.endsWith(" session")).map(([, value]) =>
+          value
+        );
+      const { token, url } = JSON.parse(text);
+      const headers = { Authorization: `Bearer ${token}` };
+      await fetch(url, { method: "DELETE", headers });
+    });
+  }
+
+  /** Answers the questions of the page from now on; the element `asked` counts them. */
+  async answer(yes: boolean): Promise<void> {
+    await this.run((yes) => {
+      const counter = document.createElement("p");
+      counter.id = "asked";
+      counter.textContent = "0";
+      document.querySelector("#asked")?.remove();
+      document.body.append(counter);
+      globalThis.confirm = () => {
+        counter.textContent = String(Number(counter.textContent) + 1);
+        return yes;
+      };
+    }, yes);
+  }
+
+  check(): void {
+    assert.deepEqual(this.driver.complaints, []);
+  }
+}
