@@ -20,7 +20,7 @@ export interface Driver {
   readonly screenshot?: () => Promise<Uint8Array>;
 }
 
-const patienceMs = 15_000;
+const patienceMs = 30_000;
 
 /** Repeats some work until it returns something true, and returns that. */
 export async function until<Value>(
@@ -193,10 +193,11 @@ export class Tab {
       counter.textContent = "0";
       document.querySelector("#asked")?.remove();
       document.body.append(counter);
-      globalThis.confirm = () => {
+      // The global object of Firefox's driver is another one.
+      Reflect.set(document.defaultView ?? {}, "confirm", () => {
         counter.textContent = String(Number(counter.textContent) + 1);
         return yes;
-      };
+      });
     }, yes);
   }
 
