@@ -255,6 +255,11 @@ test("A restart keeps records, users and tokens", async () => {
   assert.equal(await ending(second), "1", "two servers in one folder");
   assert.equal(await stop(first, "SIGINT"), 0);
 
+  const random = readFileSync(join(DATA_DIR, "secret"), "latin1").trim();
+  const bytes = Buffer.from(random, "base64url");
+  assert.equal(bytes.length, 32);
+  assert.ok(new Set(bytes).size > 16, "most of it is the same");
+
   // Flags beat the environment, the first secret signs and all verify, and what is only for an empty store is ignored.
   const secrets = `${"y".repeat(32)}\n${
     readFileSync(join(DATA_DIR, "secret"), "utf8")

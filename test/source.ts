@@ -24,7 +24,7 @@ export function filesOf(folder: string): ReadonlyMap<string, string> {
 }
 
 /** A comment, a text, a regular expression, a word, a number, an operator of several characters, or any other character. */
-const token = new RegExp(
+export const token = new RegExp(
   [
     String.raw`\/\*[\s\S]*?\*\/|\/\/[^\n]*`,
     ...["`", '"', "'"].map((quote) =>

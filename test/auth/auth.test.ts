@@ -179,6 +179,15 @@ test("No master password: nothing but the user's own is right", async () => {
   ) {
     assert.equal(await verifyPassword(other, hash), false, other);
   }
+  for (let at = 0; at < 200; at++) {
+    assert.equal(await verifyPassword(`wrong ${at}`, hash), false);
+  }
+  for (let at = 0; at < key.length; at++) {
+    const other = Buffer.from(key);
+    other.writeUInt8(other.readUInt8(at) ^ 1, at);
+    const stored = hash.replace(/[^$]+$/, other.toString("base64url"));
+    assert.equal(await verifyPassword("correct horse", stored), false);
+  }
   for (const stored of [undefined, `${hash}$`]) {
     assert.equal(await verifyPassword("correct horse", stored), false);
   }

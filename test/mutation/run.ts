@@ -1,0 +1,299 @@
+/**
+ * Proves the tests: breaks the program in one place at a time, and lists what no
+ * test notices. `npm run mutate -- [--seed=N] [--count=N] [FILE…]`, where a FILE
+ * is the beginning of a path below `src`, and `backdoors` stands for those of
+ * `backdoors.ts`; without any all are judged, which takes hours.
+ *
+ * The code is broken as it was compiled, in a copy. Of each file the tests of
+ * `suites` run, the cheapest first, until one fails or takes far too long. What
+ * does not parse is void; what the compiler would refuse is not sorted out.
+ */
+
+import { spawn, spawnSync } from "node:child_process";
+import {
+  cpSync,
+  mkdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { readdirSync } from "node:fs";
+import { join } from "node:path";
+import process from "node:process";
+import { parseArgs } from "node:util";
+import { token } from "../source.ts";
+import { backdoors } from "./backdoors.ts";
+
+/** The tests of a file, by the beginning of its path; the first that fits counts. */
+const suites: readonly (readonly [path: string, tests: string])[] = [
+  ["auth/", "auth/auth tokens"],
+  ["api/accounts", "tokens access auth/auth"],
+  ["api/routes", "access records tokens requests library features/web"],
+  [
+    "api/records",
+    "records library features/bulk tokens access features/measured requests features/retention durable features/meanwhile",
+  ],
+  ["api/query", "requests library features/measured features/bulk"],
+  [
+    "api/",
+    "access requests records tokens library features/web features/measured",
+  ],
+  [
+    "app",
+    "requests access records features/web tokens durable features/open-network",
+  ],
+  [
+    "model/validate",
+    "records library features/bulk requests tokens features/imports",
+  ],
+  ["model/pattern", "patterns commands"],
+  ["model/declaration", "library commands patterns features/evolution"],
+  ["model/", "records library requests commands features/evolution"],
+  [
+    "http/",
+    "requests records features/web features/edge features/open-network durable",
+  ],
+  ["store/", "records durable store/crash store/upgrade library"],
+  ["features/aggregates", "features/measured library features/meanwhile"],
+  ["features/expand", "features/measured durable"],
+  ["features/batches", "features/bulk features/measured features/events"],
+  ["features/deletions", "features/bulk features/retention features/meanwhile"],
+  [
+    "features/idempotency",
+    "features/bulk features/imports features/crash features/meanwhile",
+  ],
+  ["features/conditional", "features/web features/bulk"],
+  ["features/events", "features/events"],
+  ["features/imports", "features/imports features/meanwhile features/crash"],
+  ["features/open-network", "features/open-network features/edge requests"],
+];
+
+const source = join(import.meta.dirname, "../..");
+const copy = join(source, `../mutants-${process.pid}`);
+
+interface Mutant {
+  readonly file: string;
+  readonly name: string;
+  readonly text: string;
+  readonly tests: string;
+}
+
+interface Edit {
+  readonly from: number;
+  readonly to: number;
+  readonly text: string;
+}
+
+const swaps: Readonly<Record<string, string>> = {
+  "===": "!==",
+  "!==": "===",
+  "<": "<=",
+  "<=": "<",
+  ">": ">=",
+  ">=": ">",
+  "&&": "||",
+  "||": "&&",
+  "+": "-",
+  "-": "+",
+  "true": "false",
+  "false": "true",
+  "await": "",
+  "!": "",
+};
+const declares =
+  /^(async|break|case|catch|class|const|continue|default|do|else|export|finally|for|function|get|if|import|let|new|return|set|static|switch|throw|try|while|yield)$/;
+
+/** Returns the changes of one place that a file can have. */
+function editsOf(text: string): Edit[] {
+  const tokens = Array.from(
+    text.matchAll(token),
+    ({ 0: word, index }) => ({ word, from: index, to: index + word.length }),
+  ).filter(({ word }) => !/^\/[/*]/.test(word));
+  /** Returns the place of the token that ends what begins at one: its semicolon, or the parenthesis that fits. */
+  const endOf = (begin: number, isStatement: boolean) => {
+    let depth = 0;
+    for (let at = begin; at < tokens.length; at++) {
+      const { word = "" } = tokens[at] ?? {};
+      if (/^[([{]$/.test(word)) depth++;
+      if (/^[)\]}]$/.test(word)) depth--;
+      if (depth < 0) return undefined;
+      if (depth === 0 && word === (isStatement ? ";" : ")")) return tokens[at];
+    }
+    return undefined;
+  };
+  return tokens.flatMap(({ word, from, to }, at): Edit[] => {
+    const [before, next] = [tokens[at - 1], tokens[at + 1]];
+    const edits: Edit[] = [];
+    const swap = swaps[word];
+    if (swap !== undefined) edits.push({ from, to, text: swap });
+    if (/^\d/.test(word)) edits.push({ from, to, text: `(${word} + 1)` });
+    if (word === "if" && next?.word === "(") {
+      const end = endOf(at + 1, false);
+      if (end) {
+        const condition = text.slice(next.from, end.to);
+        edits.push({ from: next.from, to: end.to, text: `(!${condition})` });
+      }
+    }
+    const begins = /^[;{})]$/.test(before?.word ?? "") && /^[\w$]/.test(word) &&
+      !declares.test(word);
+    const end = endOf(at, true);
+    if (!end) return edits;
+    if (word === "throw" || begins) {
+      edits.push({ from, to: end.to, text: ";" });
+    }
+    if (word === "return" && next !== end) {
+      edits.push({ from, to: end.to, text: "return undefined;" });
+    }
+    return edits;
+  });
+}
+
+const testsOf = (file: string) =>
+  suites.find(([path]) => file.startsWith(path))?.[1] ?? "";
+
+function mutantsOf(file: string): Mutant[] {
+  const text = readFileSync(join(source, "src", file), "utf8");
+  return editsOf(text).map((edit) => {
+    const before = text.slice(0, edit.from).split("\n");
+    const begin = text.lastIndexOf("\n", edit.from) + 1;
+    const line = text.slice(begin, text.indexOf("\n", edit.to)).trim();
+    const was = text.slice(edit.from, edit.to).slice(0, 60);
+    return {
+      file,
+      name: `${before.length}: ${line.split("\n")[0]}  [${was} → ${
+        edit.text.slice(0, 60)
+      }]`,
+      text: text.slice(0, edit.from) + edit.text + text.slice(edit.to),
+      tests: testsOf(file),
+    };
+  });
+}
+
+/** Returns the lines of defects that somebody might slip in; the place of each must be found once. */
+function backdoored(): Mutant[] {
+  return backdoors.map(([name, file, place, by, tests = testsOf(file)]) => {
+    const parts = readFileSync(join(source, "src", file), "utf8").split(place);
+    if (parts.length !== 2) {
+      throw new Error(`${name}: found ${parts.length - 1} times in ${file}`);
+    }
+    return { file, name, text: parts.join(by), tests };
+  });
+}
+
+/** Returns whether a test passes; false too if it takes longer than the limit. */
+function passes(name: string, limitMs: number): Promise<boolean> {
+  const temporary = join(copy, "tmp");
+  mkdirSync(temporary, { recursive: true });
+  const words = ["--test-reporter=tap", join(copy, `test/${name}.test.js`)];
+  const child = spawn(process.execPath, words, {
+    detached: true, // a group of its own, to be ended as a whole
+    env: { ...process.env, TMPDIR: temporary },
+    stdio: ["ignore", "pipe", "ignore"],
+  });
+  const end = (signal: NodeJS.Signals) => {
+    try {
+      process.kill(-(child.pid ?? 0), signal);
+    } catch {
+      // it has ended
+    }
+  };
+  const kill = () => end("SIGKILL");
+  process.once("exit", kill);
+  return new Promise((resolve) => {
+    let output = "";
+    let hasFailed = false;
+    const fail = () => {
+      hasFailed = true;
+      kill();
+    };
+    const timer = setTimeout(fail, limitMs);
+    child.stdout.setEncoding("utf8").on("data", (text: string) => {
+      output = (output + text).slice(-10_000);
+      if (/^ *not ok /m.test(output)) fail();
+    });
+    child.once("close", (code) => {
+      clearTimeout(timer);
+      kill();
+      process.off("exit", kill);
+      rmSync(temporary, { recursive: true, force: true });
+      resolve(code === 0 && !hasFailed);
+    });
+  });
+}
+
+/** How long each test takes on the program as it is. */
+const times = new Map<string, number>();
+
+async function timeOf(name: string): Promise<number> {
+  const known = times.get(name);
+  if (known !== undefined) return known;
+  const begin = performance.now();
+  if (!await passes(name, 300_000)) throw new Error(`${name} fails by itself`);
+  times.set(name, performance.now() - begin);
+  return await timeOf(name);
+}
+
+async function judge(
+  { file, text, tests }: Mutant,
+): Promise<"caught" | "survives" | "void"> {
+  const path = join(copy, "src", file);
+  const original = readFileSync(path);
+  const limits = new Map<string, number>();
+  for (const name of tests.split(" ")) {
+    limits.set(name, 3 * await timeOf(name) + 10_000);
+  }
+  writeFileSync(path, text);
+  try {
+    const { status } = spawnSync(process.execPath, ["--check", path]);
+    if (status !== 0) return "void";
+    for (const [name, limit] of limits) {
+      if (!await passes(name, limit)) return "caught";
+    }
+    return "survives";
+  } finally {
+    writeFileSync(path, original);
+  }
+}
+
+/** Takes some of all mutants, the same ones for the same seed. */
+function sample(mutants: Mutant[], count: number, seed: number): Mutant[] {
+  const rest = [...mutants];
+  const taken: Mutant[] = [];
+  for (let state = seed; rest.length > 0 && taken.length < count;) {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    taken.push(...rest.splice(state % rest.length, 1));
+  }
+  return taken;
+}
+
+const { values, positionals } = parseArgs({
+  options: { seed: { type: "string" }, count: { type: "string" } },
+  allowPositionals: true,
+});
+const files = readdirSync(join(source, "src"), { recursive: true }).map(String)
+  .filter((name) => name.endsWith(".js") && testsOf(name)).sort();
+const isAsked = (name: string) =>
+  positionals.length === 0 || positionals.some((each) => name.startsWith(each));
+const mutants = [
+  ...(isAsked("backdoors") ? backdoored() : []),
+  ...sample(
+    files.filter(isAsked).flatMap(mutantsOf),
+    Number(values.count ?? Infinity),
+    Number(values.seed ?? 1),
+  ),
+];
+
+for (const signal of ["SIGTERM", "SIGINT"]) {
+  process.on(signal, () => process.exit(1));
+}
+process.on("exit", () => rmSync(copy, { recursive: true, force: true }));
+rmSync(copy, { recursive: true, force: true });
+cpSync(source, copy, { recursive: true });
+const counts = { caught: 0, survives: 0, void: 0 };
+for (const mutant of mutants) {
+  const result = await judge(mutant);
+  counts[result]++;
+  if (result === "survives") console.log(`${mutant.file}:${mutant.name}`);
+}
+console.log(JSON.stringify(counts));
+process.exitCode = counts.survives > 0 ? 1 : 0;
