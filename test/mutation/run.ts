@@ -84,7 +84,7 @@ interface Edit {
   readonly text: string;
 }
 
-const swaps: Readonly<Record<string, string>> = {
+const swaps = new Map(Object.entries({
   "===": "!==",
   "!==": "===",
   "<": "<=",
@@ -99,7 +99,7 @@ const swaps: Readonly<Record<string, string>> = {
   "false": "true",
   "await": "",
   "!": "",
-};
+}));
 const declares =
   /^(async|break|case|catch|class|const|continue|default|do|else|export|finally|for|function|get|if|import|let|new|return|set|static|switch|throw|try|while|yield)$/;
 
@@ -124,7 +124,7 @@ function editsOf(text: string): Edit[] {
   return tokens.flatMap(({ word, from, to }, at): Edit[] => {
     const [before, next] = [tokens[at - 1], tokens[at + 1]];
     const edits: Edit[] = [];
-    const swap = swaps[word];
+    const swap = swaps.get(word);
     if (swap !== undefined) edits.push({ from, to, text: swap });
     if (/^\d/.test(word)) edits.push({ from, to, text: `(${word} + 1)` });
     if (word === "if" && next?.word === "(") {
