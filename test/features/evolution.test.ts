@@ -1,7 +1,7 @@
 /** A changed declaration never loses data: CONTRACT sections 14 and 11. */
 
 import assert from "node:assert/strict";
-import { cpSync, readFileSync, writeFileSync } from "node:fs";
+import { chmodSync, cpSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { launch, send, serve, stop, temporaryFolder } from "../server.ts";
@@ -229,6 +229,7 @@ test("A judged store is as it was", () => assert.equal(log(), before));
 test("Hidden data survives writes, backup and repair", async () => {
   const own = join(folder, "hidden");
   cpSync(DATA_DIR, own, { recursive: true });
+  chmodSync(own, 0o700); // Node.js 22 does not copy modes
   const renamed = {
     writers: `${authors.replace("name", "label")}, stored: "authors"`.replace(
       "string({",
@@ -280,6 +281,7 @@ test("Hidden data survives writes, backup and repair", async () => {
 test("A default that changes does not change stored records", async () => {
   const own = join(folder, "defaults");
   cpSync(DATA_DIR, own, { recursive: true });
+  chmodSync(own, 0o700); // Node.js 22 does not copy modes
   const language = async (
     text: string | undefined,
     expected: unknown,

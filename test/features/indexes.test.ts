@@ -1,7 +1,7 @@
 /** Indexes decide only how fast a list is: the same requests to a server with them and one without. */
 
 import assert from "node:assert/strict";
-import { cpSync, writeFileSync } from "node:fs";
+import { chmodSync, cpSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { send, serve, stop, temporaryFolder } from "../server.ts";
@@ -133,6 +133,7 @@ for (let batch = 0; batch < 12; batch++) {
 await stop(first);
 const copy = join(folder, "without");
 cpSync(DATA_DIR, copy, { recursive: true });
+chmodSync(copy, 0o700); // Node.js 22 does not copy modes
 const servers = await Promise.all([
   serve({ ...environment, DATA_DIR }),
   serve({ ...environment, FEATURES: "none", DATA_DIR: copy }),
