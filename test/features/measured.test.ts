@@ -10,6 +10,7 @@ const { rows } = await against({
   fixtures: {
     article: ["articles", { title: "Long", body: "x" }],
     reading: ["readings", { value: 1 }],
+    proof: ["proofs", { reading_id: "{reading}" }],
   },
   environment: {
     COLLECTIONS: beside("features/measured"),
@@ -147,6 +148,9 @@ rows("An expanded reference is the record as the caller would get it", [
       shows: [{ article: null }, { id: 8, article: { title: "Secret" } }],
     },
   ],
+  // Who may not read an article may not read what refers to it, below it.
+  ["anyone", "GET /articles/1/readings", 40401],
+  ["viewer", "GET /articles/1/readings", 200, undefined, { shows: [8] }],
   ["viewer", "GET /readings/8?expand=alarm", 40004, undefined, {
     says: /article/,
   }],
@@ -154,5 +158,16 @@ rows("An expanded reference is the record as the caller would get it", [
   ["keeper", "PATCH /readings/8?expand=article", 40003, {}],
   ["viewer", "GET /readings?expand=article", 40003, undefined, {
     headers: { Accept: "application/x-ndjson" },
+  }],
+]);
+
+rows("A cascade deletes what its sender may delete", [
+  ["keeper", "DELETE /readings/{reading}?cascade=true", 40300, undefined, {
+    with: "{proof}",
+    says: /proofs/,
+  }],
+  ["admin", "DELETE /readings/{reading}?cascade=true", 204, undefined, {
+    with: "{proof}",
+    changes: ["-/v1/readings/{reading}", "-/v1/proofs/{proof}"],
   }],
 ]);

@@ -51,7 +51,7 @@ export default (
       collection({
         name: "proofs",
         singular: "proof",
-        access,
+        access: { ...access, delete: "admin" },
         properties: { reading_id: reference("readings") },
       }),
       collection({
