@@ -201,3 +201,17 @@ rows("A deletion by filter takes all that match or none", [
     shows: { deleted: 0, cascaded: 0 },
   }],
 ]);
+
+rows("A reference to a record of another user is not expanded", [
+  ["admin", "POST /notes", 201, {
+    text: "Given",
+    note_id: "{note}",
+    owner_id: 2,
+  }],
+  ["admin", "GET /notes?text=Given&expand=note", 200, undefined, {
+    shows: [{ owner_id: 2, note: { text: "Mine" } }],
+  }],
+  ["member", "GET /notes?text=Given&expand=note", 200, undefined, {
+    shows: [{ owner_id: 2, note: null }],
+  }],
+]);
