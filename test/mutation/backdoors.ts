@@ -203,12 +203,6 @@ export const backdoors: readonly (readonly [
     "return row;",
   ],
   [
-    "No owner in deletions by filter",
-    "features/deletions/feature.js",
-    "rowsOf(request, allOf(filters))",
-    "(await rowsOf(request, allOf(filters)), { rows: store.table(resource.collection.name).rows.slice().filter((row) => matchesAll(filters, row)), total: 0 })",
-  ],
-  [
     "No owner in what a key repeats",
     "features/idempotency/feature.js",
     "rows.filter((row) => matchesAll(scope.filters, row))",

@@ -286,14 +286,16 @@ const mutants = [
 for (const signal of ["SIGTERM", "SIGINT"]) {
   process.on(signal, () => process.exit(1));
 }
-process.on("exit", () => rmSync(copy, { recursive: true, force: true }));
+const counts = { caught: 0, survives: 0, void: 0 };
+process.on("exit", () => {
+  rmSync(copy, { recursive: true, force: true });
+  console.log(JSON.stringify(counts));
+});
 rmSync(copy, { recursive: true, force: true });
 cpSync(source, copy, { recursive: true });
-const counts = { caught: 0, survives: 0, void: 0 };
 for (const mutant of mutants) {
   const result = await judge(mutant);
   counts[result]++;
   if (result === "survives") console.log(`${mutant.file}:${mutant.name}`);
 }
-console.log(JSON.stringify(counts));
 process.exitCode = counts.survives > 0 ? 1 : 0;
