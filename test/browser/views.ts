@@ -76,13 +76,13 @@ export const views: Readonly<Record<string, Test>> = {
     { origin },
   ) {
     await tab.open(`${origin}/v1/animals?sortby=id`);
-    await tab.click("next");
+    await tab.click("Next");
     await tab.sees(/^21$/, "main tbody td");
     assert.match(
       await tab.address(),
       /sortby=id.*offset=20|offset=20.*sortby=id/,
     );
-    await tab.click("last");
+    await tab.click("Last");
     await tab.sees("10 of 250", "#count");
     await tab.click("100 rows");
     await tab.sees("100 of 250", "#count");
