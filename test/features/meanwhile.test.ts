@@ -7,13 +7,13 @@ import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { test } from "node:test";
 import { beside, loader, temporaryFolder } from "../server.ts";
-import { linesOf, ndjson, startLibrary } from "./library.ts";
+import { book, linesOf, ndjson, startLibrary } from "./library.ts";
 
 const DISK = join(temporaryFolder(), "disk");
 const disk = (mode: string) => writeFileSync(DISK, mode);
 disk("");
 const library = await startLibrary({
-  FEATURES: "imports,deletions,aggregates",
+  FEATURES: "imports,deletions,aggregates,batches,expand,idempotency",
   DISK,
   NODE_OPTIONS: [...loader, `--import=${beside("disk")}`].join(" "),
 });
@@ -100,6 +100,60 @@ test("An aggregate leaves out what its reader may not see any more", async () =>
     if (group.count > 0 && group.count < notes.length) return;
   }
   assert.fail(`It counts ${[...found]}`);
+});
+
+test("Groups of more than 4 MiB are refused", async () => {
+  const path = "/notes?aggregate=count&by=id,text";
+  const { json } = await request("admin", `GET ${path}`);
+  assert.equal(json.errorCode, 40004);
+  assert.match(json.error, /"by".*4 MiB/);
+  const some = await request("admin", `GET ${path}&id:lte=3000`);
+  assert.equal(some.status, 200);
+});
+
+test("Nothing of many records is shown before it is durable", async () => {
+  const author = { name: "Old" };
+  const key = { "Idempotency-Key": "a" };
+  const { json: { id } } = await request("librarian", "POST /authors", author);
+  const { json: { url } } = await request(
+    "librarian",
+    "POST /books",
+    book(1, { author_id: id }),
+  );
+  for (const title of ["One", "Two"]) {
+    await request("member", "POST /wishes", { title });
+  }
+  disk("hold");
+  const shown: string[] = [];
+  const send = async (who: string, line: string, body?: object, more = {}) => {
+    const { status } = await request(who, line, body, more);
+    shown.push(line);
+    return status;
+  };
+  const pass = async () => {
+    for (let turn = 0; turn < 200; turn++) await request("anyone", "OPTIONS /");
+  };
+  const all = [
+    send("librarian", "DELETE /wishes?title=One"),
+    send("member", "POST /wishes", [{ title: "Three" }]),
+    send("librarian", `PATCH /authors/${id}`, { name: "New" }),
+    send("member", "POST /wishes", { title: "Four" }, key),
+  ];
+  await pass();
+  all.push(
+    send("member", "POST /wishes", { title: "Four" }, key),
+    send("librarian", "GET /wishes?aggregate=count"),
+    send("librarian", "GET /wishes", undefined, {
+      Accept: "application/x-ndjson",
+    }),
+    send("anyone", `GET ${url.slice(3)}?expand=author`),
+  );
+  await pass();
+  const early = [...shown];
+  disk("");
+  const statuses = await Promise.all(all);
+  assert.deepEqual(statuses, [200, 201, 201, 201, 201, 200, 200, 200]);
+  assert.deepEqual(early, []);
 });
 
 test("An import pauses while the disk is full", async () => {
