@@ -22,7 +22,7 @@ const floors: readonly (readonly string[])[] = [
 ];
 /** What features build upon, besides their own files. */
 const foundation =
-  /^(api|http|model|store)\/|^(settings|log|nearest|features\/quota)\.ts$|^features\/(imports\/command\.ts open|idempotency\/feature\.ts auth\/passwords)\.ts$/;
+  /^(api|http|model|store)\/|^(settings|log|nearest|features\/clients)\.ts$|^features\/(imports\/command\.ts open|idempotency\/feature\.ts auth\/passwords)\.ts$/;
 /** Who uses a module of Node.js; all others may not. */
 const users: Readonly<Record<string, RegExp>> = {
   "node:http": /^http\/server\.ts$/,
