@@ -1,6 +1,7 @@
 /** Tokens and passwords, and the backdoors that a change could open in them. */
 
 import assert from "node:assert/strict";
+import { createHook } from "node:async_hooks";
 import { Buffer } from "node:buffer";
 import { createHmac, scryptSync } from "node:crypto";
 import process from "node:process";
@@ -203,4 +204,22 @@ test("Without a user a password costs as much", async () => {
   for (const stored of [undefined, "malformed"]) {
     assert.ok(await cost(stored) > real / 3);
   }
+});
+
+test("At most two passwords are hashed at a time", async () => {
+  const hash = "scrypt$16$1$1$c2FsdA$".padEnd(64, "A");
+  const running = new Set<number>();
+  let most = 0;
+  const hook = createHook({
+    init(id, type) {
+      if (type !== "SCRYPTREQUEST") return;
+      running.add(id);
+      most = Math.max(most, running.size);
+    },
+    after: (id) => running.delete(id),
+  }).enable();
+  const all = Array.from({ length: 8 }, () => verifyPassword("wrong", hash));
+  assert.ok((await Promise.all(all)).every((isRight) => !isRight));
+  hook.disable();
+  assert.equal(most, 2);
 });

@@ -215,3 +215,9 @@ rows("A reference to a record of another user is not expanded", [
     shows: [{ owner_id: 2, note: null }],
   }],
 ]);
+
+rows("A date has no hours to group by", [
+  ["member", "GET /loans?aggregate=count&by=day(due_on)", 200],
+  ["member", "GET /loans?aggregate=count&by=hour(due_on)", 40004],
+  ["member", "GET /loans?aggregate=count&by=year(state)", 40004],
+]);
