@@ -7,6 +7,13 @@
  * The code is broken as it was compiled, in a copy. Of each file the tests of
  * `suites` run, the cheapest first, until one fails or takes far too long. What
  * does not parse is void; what the compiler would refuse is not sorted out.
+ *
+ * Some survivors are no gaps: what decides how long a slice of work is, how many
+ * rows wait for a turn, how large a cache or a part of a response may be, when
+ * old keys are cleared; a branch that no caller reaches, as 0 for nobody where
+ * somebody must be signed in; the second of two places that both decide, as the
+ * scope of a search and that of each row in it; a digit more of a constant part
+ * of a time. An error of the disk in the midst of a batch has no test.
  */
 
 import { spawn, spawnSync } from "node:child_process";
