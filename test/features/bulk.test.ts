@@ -1,10 +1,11 @@
 /** Many records at a time: CONTRACT section 17, and the Idempotency-Key of section 8. */
 
+import { test } from "node:test";
 import { against, type Row } from "../rows.ts";
 import { beside } from "../server.ts";
 import { book } from "./library.ts";
 
-const { rows } = await against({
+const { rows, run } = await against({
   title: "Library API",
   roles: ["member", "librarian", "admin"],
   collections: ["authors", "books", "loans", "notes", "wishes"],
@@ -221,3 +222,16 @@ rows("A date has no hours to group by", [
   ["member", "GET /loans?aggregate=count&by=hour(due_on)", 40004],
   ["member", "GET /loans?aggregate=count&by=year(state)", 40004],
 ]);
+
+test("A key shows a record only to somebody who may still see it", async () => {
+  const note = { text: "Keyed" };
+  const { json: { id } } = await run(
+    keyed("n", ["member", "POST /notes", 201, note]),
+  );
+  await run(["admin", `PATCH /notes/${id}`, 201, { owner_id: 1 }]);
+  await run(keyed("n", ["member", "POST /notes", 201, note, {
+    changes: [],
+    shows: /^$/,
+    has: { Location: `/v1/notes/${id}` },
+  }]));
+});

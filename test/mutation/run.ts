@@ -47,7 +47,7 @@ const suites: readonly (readonly [path: string, tests: string])[] = [
   ],
   [
     "app",
-    "requests access records features/web tokens durable features/open-network",
+    "requests access records features/web tokens features/bulk durable features/open-network",
   ],
   [
     "model/validate",
