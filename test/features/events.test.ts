@@ -100,7 +100,8 @@ async function follow(who: string, last?: string, origin = server.origin) {
       }
     }
   };
-  const ended = read().catch(() => {}); // it may be cut
+  const ended = read().catch(() => {}) // it may be cut
+    .then(() => response.complete);
   if (stream.id === "") await once(arrivals, "block");
   let count = 0;
   return Object.assign(stream, {
@@ -417,7 +418,7 @@ describe("Events", { timeout: 60_000 }, () => {
   test("end with the server, and begin anew with the next", async () => {
     const stream = await follow("member");
     assert.equal(await stop(server), 0);
-    await stream.ended;
+    assert.ok(await stream.ended, "the stream was cut");
     const next = await serve(environment);
     const reader = await follow("member", stream.id, next.origin);
     assert.equal((await reader.next())?.[0], "reset");
