@@ -5,10 +5,9 @@
  */
 
 import { Buffer } from "node:buffer";
-import files from "node:fs/promises";
+import files, { type FileHandle } from "node:fs/promises";
 import { syncBuiltinESMExports } from "node:module";
 import { basename, dirname, join } from "node:path";
-import type { File } from "../../src/store/log.ts";
 import { temporaryFolder } from "../server.ts";
 import type { Mutation, Store } from "../../src/store/store.ts";
 import type { Table } from "../../src/store/table.ts";
@@ -78,7 +77,7 @@ export class Disk {
         return { mode: 0o700, isDirectory: () => true };
       },
       open: async (path: string, flags?: string) => this.#open(path, flags),
-      writeFile: async (file: File, parts: Iterable<Buffer | string>) => {
+      writeFile: async (file: FileHandle, parts: Iterable<Buffer | string>) => {
         let size = 0;
         for await (const part of parts) {
           const bytes = Buffer.from(part);
@@ -128,7 +127,7 @@ export class Disk {
     throw errorOf(fault);
   }
 
-  #open(path: string, flags = "r"): File {
+  #open(path: string, flags = "r"): FileHandle {
     this.#step("open");
     const name = basename(path);
     let inode = this.names.get(name);
@@ -138,7 +137,7 @@ export class Disk {
       inode = { ino, bytes: none, durable: none, lost: undefined };
       this.names.set(name, inode);
     } else if (!inode && /[.]/.test(name)) throw errorOf("ENOENT");
-    return this.#handle(inode) as unknown as File;
+    return this.#handle(inode) as unknown as FileHandle;
   }
 
   #handle(inode: Inode | undefined) {
