@@ -102,6 +102,16 @@ test("An aggregate leaves out what its reader may not see any more", async () =>
   assert.fail(`It counts ${[...found]}`);
 });
 
+test("A list of 100 kB is as whole as one of 10 MB", async () => {
+  const whole = await request("admin", "GET /notes?limit=100");
+  assert.equal(whole.json.length, 100);
+  const total = Number(whole.headers["x-total-count"]);
+  const { text } = await request("admin", "GET /notes", undefined, {
+    Accept: "application/x-ndjson",
+  });
+  assert.equal(text.trim().split("\n").length, total);
+});
+
 test("Groups of more than 4 MiB are refused", async () => {
   const path = "/notes?aggregate=count&by=id,text";
   const { json } = await request("admin", `GET ${path}`);

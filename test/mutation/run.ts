@@ -148,7 +148,7 @@ function editsOf(text: string): Edit[] {
     if (word === "throw" || begins) {
       edits.push({ from, to: end.to, text: ";" });
     }
-    if (word === "return" && next !== end) {
+    if (word === "return" && next !== end && next?.word !== "undefined") {
       edits.push({ from, to: end.to, text: "return undefined;" });
     }
     return edits;
