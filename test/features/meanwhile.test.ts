@@ -112,6 +112,17 @@ test("A list of 100 kB is as whole as one of 10 MB", async () => {
   assert.equal(text.trim().split("\n").length, total);
 });
 
+test("A deletion of more than 1,000 records needs a limit", async () => {
+  const path = "/notes?text:contains=ordinary";
+  const count = async () =>
+    (await request("admin", `GET ${path}`)).headers["x-total-count"];
+  const before = await count();
+  const { json } = await request("admin", `DELETE ${path}`);
+  assert.equal(json.errorCode, 40900);
+  assert.match(json.error, new RegExp(`^${before} .*limit=1000`));
+  assert.equal(await count(), before);
+});
+
 test("Groups of more than 4 MiB are refused", async () => {
   const path = "/notes?aggregate=count&by=id,text";
   const { json } = await request("admin", `GET ${path}`);
