@@ -89,3 +89,12 @@ test("A clock that is not set shows the newest time of the log", async () => {
   assert.equal((await readings(server.origin, () => true)).length, 6);
   await stop(server);
 });
+
+test("A clock that is not set lets a first start load samples", async () => {
+  const LATER = String(-Date.now());
+  const DATA_DIR = join(folder, "unset");
+  const set = { ...options, DATA_DIR, LATER, NODE_OPTIONS: preload };
+  const server = await serve(set);
+  assert.ok((await readings(server.origin, () => true)).length > 0);
+  await stop(server);
+});
