@@ -539,12 +539,14 @@ test("A private record is shown to its owner alone", async () => {
 });
 
 test("Another role can oversee private records", async () => {
+  const SEED = join(temporaryFolder(), "seed.json");
+  writeFileSync(SEED, JSON.stringify({ drafts: [{ text: "nobody's" }] }));
   const { forget, request, run, tokenOf } = await against({
     title: "API",
     roles: ["viewer", "keeper", "admin"],
     collections: ["drafts"],
     fixtures: { draft: ["drafts", { text: "A" }] },
-    environment: { COLLECTIONS: beside("overseen") },
+    environment: { COLLECTIONS: beside("overseen"), SEED },
   });
   const own = await request("viewer", "POST", "/drafts", { text: "B" });
   const url = `/drafts/${own.json.id}`;
@@ -571,6 +573,10 @@ test("Another role can oversee private records", async () => {
       }],
       ["keeper", `PUT ${url}`, 201, { text: "D", ...owner }, { shows: owner }],
       ["viewer", `GET ${url}`, 40401],
+      ["keeper", "PUT /drafts/1", 201, { text: "E", owner_id: null }],
+      ["keeper", "PATCH /drafts/1", 201, { text: "F" }, {
+        shows: { owner_id: null },
+      }],
       ["keeper", `DELETE ${url}`, 204],
       ["keeper", `GET ${url}`, 41000],
       ["viewer", `GET ${url}`, 40401],
