@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { temporaryFolder } from "../server.ts";
+import { send, temporaryFolder } from "../server.ts";
 import { password, type Site } from "./site.ts";
 import { type Tab, until } from "./tab.ts";
 
@@ -23,19 +23,23 @@ const openForm = async (tab: Tab, { origin }: Site, path: string) => {
 /** The tests by their titles; the tab is signed in as the admin. */
 export const forms: Readonly<Record<string, Test>> = {
   async "A form has the fields that OPTIONS says may be written"(tab, site) {
-    await openForm(tab, site, "animals#new");
     const { writable } = await site.request("OPTIONS", "animals");
-    assert.deepEqual(
-      await tab.run(() =>
+    // Within a zoo, the URL gives the zoo.
+    for (const [path, at] of [["zoos/1/animals", 1], ["animals", 0]] as const) {
+      await openForm(tab, site, `${path}#new`);
+      const names = await tab.run(() =>
         Array.from(
           document.querySelectorAll<HTMLInputElement>("#editing [name]"),
           ({ name }) => name,
         )
-      ),
-      writable,
+      );
+      assert.deepEqual(names, writable.slice(at));
+    }
+    await tab.sees("required: a string of 1 to 100 characters", "#hint-name");
+    await tab.sees(
+      "optional: a number above 0 up to 200000, or null",
+      "#hint-weight_kg",
     );
-    await tab.sees("required, 1 to 100 characters", "#hint-name");
-    await tab.sees("optional, more than 0, at most 200000", "#hint-weight_kg");
     assert.equal(await tab.value("#field-sex"), "unknown");
   },
 
@@ -72,8 +76,7 @@ export const forms: Readonly<Record<string, Test>> = {
     const { city, opened_on, name } = await site.request("GET", `zoos/${id}`);
     assert.deepEqual([city, opened_on], ["Bonn", null]);
     assert.match(name, /of the tests$/);
-    await tab.click("#exchanges details:has(.patch) summary");
-    await tab.sees(/If-Match: "/, "details[open] section");
+    await tab.sees(/PATCH[^]*If-Match: "/, "details[open] section");
     const sent = await tab.text("details[open] section");
     assert.match(sent, /"city": "Bonn",\s*"opened_on": null\s*\}/);
   },
@@ -167,7 +170,15 @@ export const forms: Readonly<Record<string, Test>> = {
     await tab.sees("zoos", "main h1");
     await tab.click("New zoo");
     await tab.sees("New zoo", "main h1");
+    const mayClose = () =>
+      tab.run(() =>
+        document.defaultView?.dispatchEvent(
+          new Event("beforeunload", { cancelable: true }),
+        )
+      );
+    assert.equal(await mayClose(), true);
     await tab.type("#field-name", "Draft");
+    assert.equal(await mayClose(), false);
     await tab.answer(false);
     await tab.click("animals");
     await tab.sees(/^1$/, "#asked");
@@ -179,20 +190,25 @@ export const forms: Readonly<Record<string, Test>> = {
     await tab.answer(true);
     await tab.click("animals");
     await tab.sees("animals", "main h1");
+    assert.equal(await mayClose(), true);
   },
 
-  async "An import shows each line that was rejected"(tab, site) {
+  async "An import shows its progress, and the lines that were rejected"(
+    tab,
+    site,
+  ) {
     const { id: zoo_id } = await createZoo(site);
     const animal = { zoo_id, animal_type_id: 1, name: "Imported" };
     const lines = [animal, { ...animal, name: 5 }, animal].map((each) =>
       JSON.stringify(each)
     );
     const path = join(temporaryFolder(), "animals.ndjson");
-    writeFileSync(path, `${lines.join("\n")}\n{\n`);
+    writeFileSync(path, `${lines.join("\n")}\n{\n${"{}\n".repeat(8000)}`);
     await openForm(tab, site, "animals#import");
     await tab.driver.chooseFile("#file", path);
     await tab.click("#editing .primary");
-    await tab.sees("2 rejected");
+    await tab.sees(/status\s+(queued|running)/, "#record");
+    await tab.sees(/status\s+succeeded[^]*rejected\s+8002/, "#record");
     await tab.sees(/^2\t.*name/m, "main table");
     await tab.sees(/^4\t.*JSON/m, "main table");
     await tab.sees(/imported\s+2/, "#record");
@@ -215,5 +231,37 @@ export const forms: Readonly<Record<string, Test>> = {
     await tab.sees("DELETE succeeded.");
     await tab.open(`${site.origin}/v1/zoos/${zoo_id}`);
     await tab.sees("410", "main h1");
+  },
+
+  // The last one, as Firefox has one tab for all.
+  async "Sign out leaves nothing in the storage, on the page or behind it"(
+    tab,
+    { origin },
+  ) {
+    await tab.open(`${origin}/v1/employees`);
+    const secret = await tab.text("main tbody th");
+    const token = await tab.run(() =>
+      /"token":"([^"]+)/.exec(Object.values(sessionStorage).join())?.[1] ?? ""
+    );
+    assert.ok(secret && token);
+    await tab.click("zoos");
+    await tab.click("New zoo");
+    await tab.type("#field-name", "Typed by the admin");
+    await tab.answer(true);
+    await tab.click("Sign out");
+    await tab.sees("Sign in", "header");
+    for (let step = 0; step < 4; step++) {
+      if (step > 0) await tab.goBack();
+      const all = await tab.run(() =>
+        JSON.stringify([{ ...sessionStorage }, { ...localStorage }]) +
+        document.cookie + document.documentElement.outerHTML
+      );
+      for (const each of [secret, token, "Typed by the admin", password]) {
+        assert.ok(!all.includes(each), each);
+      }
+      assert.match(all, /^\[\{\},\{\}\]/);
+    }
+    const headers = { Authorization: `Bearer ${token}` };
+    assert.equal((await send(origin, "/v1/user", { headers })).status, 401);
   },
 };

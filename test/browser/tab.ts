@@ -80,12 +80,27 @@ export class Tab {
     await this.run(() =>
       document.querySelector("#editing")?.classList.remove("typed")
     );
+    await this.leave();
     await this.driver.open(url);
-    await until(() =>
-      this.run(() =>
-        document.querySelector("main:not([aria-busy]) h1") !== null
-      )
+    await this.arrive();
+  }
+
+  /** Marks the view that is left, as a browser may show it for a while. */
+  async leave(): Promise<void> {
+    await this.run(() =>
+      document.querySelector("main")?.setAttribute("aria-busy", "true")
     );
+  }
+
+  /** Waits until a view is complete. */
+  arrive(): Promise<void> {
+    return this.sees(/./, "main:not([aria-busy]) h1");
+  }
+
+  async goBack(steps = 1): Promise<void> {
+    await this.leave();
+    await this.run((steps) => history.go(-steps), steps);
+    await this.arrive();
   }
 
   /** Clicks an element by what it says, or by a selector. */

@@ -70,6 +70,7 @@ export function fieldOf(name, schema, value, isRequired) {
     name,
     dir: "auto",
     autocomplete: "off",
+    placeholder: collection && "A title, or an id such as #7",
     list: `list-${name}`,
     "aria-describedby": `hint-${name} error-${name}`,
     "aria-required": isRequired,
