@@ -1,56 +1,9 @@
 /** Memory has an end: CONTRACT section 16. Real servers with small heaps. */
 
 import assert from "node:assert/strict";
-import { writeFileSync } from "node:fs";
-import { connect } from "node:net";
-import { join } from "node:path";
 import { test } from "node:test";
-import { launch, send, serve, stop, temporaryFolder } from "../server.ts";
-
-const folder = temporaryFolder();
-const COLLECTIONS = join(folder, "notes.mjs");
-writeFileSync(
-  COLLECTIONS,
-  `export default ({ collection, text, optional, reference }) => ({ collections: [collection({
-    name: "notes", singular: "note",
-    access: { read: "anyone", write: "viewer", delete: "viewer" },
-    properties: { text: text({ maxLength: 200000 }), note_id: optional(reference("notes")) },
-  })] });`,
-);
-const DATA_DIR = join(folder, "store");
-const start = (mebibytes: string) => ({
-  COLLECTIONS,
-  DATA_DIR,
-  FEATURES: "all",
-  NODE_OPTIONS: `--max-old-space-size=${mebibytes}`,
-});
-
-/** Starts a server, and returns what sends requests as admin. */
-async function open(mebibytes: string) {
-  const server = await serve(start(mebibytes));
-  const signIn = () =>
-    send(server.origin, "/v1/authorizations", {
-      method: "POST",
-      body: { username: "admin", password: "admin-password" },
-    });
-  const { json: { token } } = await signIn();
-  const headers = { Authorization: `Bearer ${token}` };
-  const request = (method: string, path: string, body?: object) =>
-    send(server.origin, path, { method, headers, body });
-  const create = (note_id: number | null = null) =>
-    request("POST", "/v1/notes", { text: "a".repeat(150_000), note_id });
-  /** Creates records on eight connections until there is no room. */
-  const fill = () =>
-    Promise.all(Array.from({ length: 8 }, async () => {
-      for (;;) {
-        const { status, json } = await create(1);
-        if (status === 201) continue;
-        return assert.equal(json.errorCode, 50303);
-      }
-    }));
-  const health = async () => (await request("GET", "/health")).json;
-  return { server, signIn, request, create, fill, health };
-}
+import { launch, stop } from "../server.ts";
+import { besiege, open, start } from "./load.ts";
 
 test("A full memory refuses what grows and serves all else", async () => {
   const { server, signIn, request, create, fill, health } = await open("64");
@@ -68,23 +21,7 @@ test("A full memory refuses what grows and serves all else", async () => {
     (await request("PATCH", "/v1/notes/2", { text: "a" })).status,
     201,
   );
-  // 64 busy clients that do not read what they ask for.
-  const paths = [
-    "?expand=note&limit=100",
-    "?text:contains=b",
-    "?limit=100",
-    "?aggregate=count&by=note_id",
-  ];
-  const sockets = Array.from({ length: 64 }, (_, at) => {
-    const kind = at % 3 === 0 ? "Accept: application/x-ndjson\r\n" : "";
-    const head = `GET /v1/notes${
-      paths[at % 4]
-    } HTTP/1.1\r\nHost: a\r\n${kind}\r\n`;
-    const { port, hostname } = new URL(server.origin);
-    const socket = connect(Number(port), hostname).on("error", () => {});
-    socket.write(head.repeat(600));
-    return socket.pause();
-  });
+  const sockets = besiege(server.origin);
   for (let count = 0; count < 100; count++) {
     assert.equal((await request("GET", "/v1/notes?limit=3")).status, 200);
   }

@@ -1,0 +1,142 @@
+/** Servers with small heaps, and the load that they must bear: CONTRACT sections 9 and 16. */
+
+import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import { connect } from "node:net";
+import { join } from "node:path";
+import process from "node:process";
+import { send, serve, stop, temporaryFolder } from "../server.ts";
+
+const folder = temporaryFolder();
+const COLLECTIONS = join(folder, "notes.mjs");
+writeFileSync(
+  COLLECTIONS,
+  `export default ({ collection, text, optional, reference }) => ({ collections: [collection({
+    name: "notes", singular: "note",
+    access: { read: "anyone", write: "viewer", delete: "viewer" },
+    properties: { text: text({ maxLength: 200000 }), note_id: optional(reference("notes")) },
+  })] });`,
+);
+/** Returns the settings of a server with a heap of some MiB. */
+export const start = (mebibytes: string, name = "store") => ({
+  COLLECTIONS,
+  DATA_DIR: join(folder, name),
+  FEATURES: "all",
+  NODE_OPTIONS: `--max-old-space-size=${mebibytes}`,
+});
+
+/** Starts a server, and returns what sends requests as admin. */
+export async function open(...[mebibytes, name]: Parameters<typeof start>) {
+  const server = await serve(start(mebibytes, name));
+  const signIn = () =>
+    send(server.origin, "/v1/authorizations", {
+      method: "POST",
+      body: { username: "admin", password: "admin-password" },
+    });
+  const { json: { token } } = await signIn();
+  const headers = { Authorization: `Bearer ${token}` };
+  const request = (method: string, path: string, body?: object) =>
+    send(server.origin, path, { method, headers, body });
+  const create = (note_id: number | null = null) =>
+    request("POST", "/v1/notes", { text: "a".repeat(150_000), note_id });
+  /** Creates records on eight connections until there is no room. */
+  const fill = () =>
+    Promise.all(Array.from({ length: 8 }, async () => {
+      for (;;) {
+        const { status, json } = await create(1);
+        if (status === 201) continue;
+        return assert.equal(json.errorCode, 50303);
+      }
+    }));
+  const health = async () => (await request("GET", "/health")).json;
+  return { server, signIn, request, create, fill, health };
+}
+
+const paths = [
+  "?expand=note&limit=100",
+  "?text:contains=b",
+  "?limit=100",
+  "?aggregate=count&by=note_id",
+];
+
+/** Sends many requests on 64 connections that read nothing. */
+export function besiege(origin: string) {
+  return Array.from({ length: 64 }, (_, at) => {
+    const kind = at % 3 === 0 ? "Accept: application/x-ndjson\r\n" : "";
+    const head = `GET /v1/notes${
+      paths[at % 4]
+    } HTTP/1.1\r\nHost: a\r\n${kind}\r\n`;
+    const { port, hostname } = new URL(origin);
+    const socket = connect(Number(port), hostname).on("error", () => {});
+    socket.write(head.repeat(1000));
+    return socket.pause();
+  });
+}
+
+type Opened = Awaited<ReturnType<typeof open>>;
+
+/** Returns what sends a request that must succeed. */
+function expecting({ request }: Opened) {
+  return async (status: number, ...sent: Parameters<typeof request>) => {
+    const answer = await request(...sent);
+    assert.equal(answer.status, status, `${sent}: ${answer.text}`);
+    return answer.json;
+  };
+}
+
+const several = (count: number, client: (at: number) => Promise<void>) =>
+  Promise.all(Array.from({ length: count }, (_, at) => client(at)));
+
+/** Besieges servers with several heaps again and again; ordinary clients must notice nothing. */
+export async function siege(rounds: number): Promise<void> {
+  const heaps = process.env["HEAPS"] ?? "64,100,700";
+  for (const mebibytes of heaps.split(",")) {
+    const opened = await open(mebibytes, mebibytes);
+    const { server, signIn, create, fill } = opened;
+    const expect = expecting(opened);
+    const end = server.exit.then((code) =>
+      assert.fail(`${mebibytes} MiB: exit ${code}: ${server.output}`)
+    );
+    const work = async () => {
+      await create();
+      for (let round = 0; round < rounds; round++) {
+        await fill();
+        const sockets = besiege(server.origin);
+        await several(4, async (client) => {
+          const path = `/v1/notes/${client + 2}`;
+          for (let count = 10; count < 35; count++) {
+            await expect(200, "GET", "/v1/notes?limit=3");
+            await expect(201, "PATCH", path, { text: `${count}` });
+            await expect(200, "GET", path);
+          }
+          assert.equal((await signIn()).status, 201);
+          await expect(204, "DELETE", `/v1/notes/${10 + 4 * round + client}`);
+          const { status, json } = await create(1);
+          assert.equal(json.errorCode ?? status, status === 201 ? 201 : 50303);
+        });
+        for (const socket of sockets) socket.destroy();
+      }
+    };
+    await Promise.race([work(), end]);
+    console.log(`${mebibytes} MiB: ${rounds} sieges`);
+    end.catch(() => {});
+    await stop(server);
+  }
+}
+
+/** Lets 256 clients work as they do every day; nobody is refused. */
+export async function ordinary(rounds: number): Promise<void> {
+  const opened = await open("700", "ordinary");
+  const expect = expecting(opened);
+  await several(256, async (client) => {
+    for (let round = 0; round < rounds; round++) {
+      const text = `Note ${client}`;
+      const { url } = await expect(201, "POST", "/v1/notes", { text });
+      await expect(200, "GET", url);
+      await expect(201, "PATCH", url, { text: `${text} again` });
+      await expect(200, "GET", `/v1/notes?text:contains=${client}&limit=5`);
+      await expect(204, "DELETE", url);
+    }
+  });
+  await stop(opened.server);
+}
