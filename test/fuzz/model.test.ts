@@ -1,0 +1,3 @@
+/** A few hundred requests of the fuzzer's first lane. */
+
+import "./run.ts";
