@@ -14,9 +14,9 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import {
   beside,
-  ending,
   type Environment,
   launch,
+  outputOf,
   send,
   serve,
   stop,
@@ -29,7 +29,6 @@ const file = (name: string, text: string) => {
   writeFileSync(path, text);
   return path;
 };
-const mistakes = beside("mistakes");
 const busy = createServer().listen(0, "127.0.0.1").unref();
 await once(busy, "listening");
 
@@ -37,30 +36,30 @@ await once(busy, "listening");
 type Command = readonly [
   words: readonly string[],
   environment: Environment,
-  exit: RegExp,
+  exit: number,
   output: RegExp,
 ];
 const refused: readonly Command[] = [
-  [[], { PORT: "65536" }, /2/, /^.*PORT.*65,?535.*\n$/],
+  [[], { PORT: "65536" }, 2, /^.*PORT.*65,?535.*\n$/],
   [
     ["serve", "--prot=1"],
     {},
-    /2/,
+    2,
     /^(?=.*--prot\b)(?=.*--port\b)(?=.*help).*\n$/,
   ],
-  [["sevre"], {}, /2/, /^.*sevre.*(serve|help).*\n$/],
-  [[], { BASE_URL: "api" }, /2/, /^.*BASE_URL.*path.*\n$/],
-  [[], { LOG: "loud" }, /2/, /^.*LOG.*silent.*\n$/],
+  [["sevre"], {}, 2, /^.*sevre.*(serve|help).*\n$/],
+  [[], { BASE_URL: "api" }, 2, /^.*BASE_URL.*path.*\n$/],
+  [[], { LOG: "loud" }, 2, /^.*LOG.*silent.*\n$/],
   [
     [],
     { ADMIN_PASSWORD: "123456789" },
-    /2/,
+    2,
     /^(?!.*123456789).*ADMIN_PASSWORD.*10.*\n$/,
   ],
   [
     ["--jwt-secret-file", file("short", "x".repeat(31))],
     {},
-    /2/,
+    2,
     /^.*jwt-secret-file.*32.*\n$/,
   ],
   [
@@ -71,23 +70,23 @@ const refused: readonly Command[] = [
         '{"zoos":[{"name":"a","city":"b","country":"nl"}]}',
       ),
     },
-    /[12]/,
+    1,
     /zoos\[0\].*country/,
   ],
   [
     ["--data-dir", "/proc/none/store"],
     {},
-    /1/,
+    1,
     /^zoo-api: .*\/proc\/none.*\n$/,
   ],
-  [["--data-dir", file("plain", "")], {}, /1/, /^zoo-api: .*plain.*\n$/],
+  [["--data-dir", file("plain", "")], {}, 1, /^zoo-api: .*plain.*\n$/],
   [
     [],
     { REQUIRE_IF_MATCH: "toString" },
-    /2/,
+    2,
     /^.*REQUIRE_IF_MATCH.*0 or 1.*\n$/,
   ],
-  [[], { COLLECTIONS: join(folder, "none.js") }, /2/, /none\.js/],
+  [[], { COLLECTIONS: join(folder, "none.js") }, 2, /none\.js/],
   [
     [],
     {
@@ -96,13 +95,13 @@ const refused: readonly Command[] = [
         "export default () => ({ collections: [] })",
       ),
     },
-    /2/,
+    2,
     /collection/,
   ],
   [
     ["--port", String((busy.address() as AddressInfo).port)],
     {},
-    /[12]/,
+    1,
     /port/,
   ],
 ];
@@ -114,13 +113,11 @@ describe("A start that is refused says why and creates nothing", {
       folder,
       "",
     ).replace(/ \d+$/, "");
-    test(`${title} ends with ${exit.source}`, async () => {
-      const store = join(folder, `store${index}`);
-      const run = launch(words, { PORT: "0", DATA_DIR: store, ...environment });
-      assert.match(await ending(run), exit, run.output);
-      assert.match(run.output, output);
-      assert.doesNotMatch(run.output, /\bat .*:\d+:\d+|node:/);
-      assert.ok(!existsSync(store), "the folder is there");
+    test(`${title} ends with ${exit}`, async () => {
+      const DATA_DIR = join(folder, `store${index}`);
+      const start = { DATA_DIR, ...environment };
+      assert.match(await outputOf(words, start, exit), output);
+      assert.ok(!existsSync(DATA_DIR), "the folder is there");
     });
   }
 });
@@ -151,24 +148,17 @@ const found: readonly RegExp[] = [
   /e\.four: "five"/,
   /e\.five: .*unique/,
 ];
-const declared = launch([], {
-  COLLECTIONS: mistakes,
-  DATA_DIR: join(folder, "declared"),
-  PORT: "0",
-});
-const declaredEnding = ending(declared);
-for (const each of found) {
-  test(`A declaration's mistake is told: ${each.source}`, async () => {
-    assert.equal(await declaredEnding, "2");
-    const lines = declared.output.trim().split("\n");
+test("A declaration's mistakes are reported together", async () => {
+  const DATA_DIR = join(folder, "declared");
+  const start = { COLLECTIONS: beside("mistakes"), DATA_DIR };
+  const lines = (await outputOf([], start, 2)).split("\n");
+  for (const each of found) {
     assert.ok(
       lines.some((line) => line.includes("mistakes.") && each.test(line)),
-      declared.output,
+      `${each} in ${lines.join("\n")}`,
     );
-  });
-}
-
-type Run = ReturnType<typeof launch>;
+  }
+});
 
 test("A check that returns no messages refuses the record", async () => {
   const run = await serve({
@@ -209,20 +199,13 @@ test("A check that returns no messages refuses the record", async () => {
 });
 
 test("version and help end at once", async () => {
-  const [version, other, help, short] = [
-    ["version"],
-    ["--version"],
-    ["help"],
-    ["check", "-h"],
-  ].map((words) => launch(words, {})) as [Run, Run, Run, Run];
-  for (const run of [version, other, help, short]) {
-    assert.equal(await run.exit, 0, run.output);
-  }
-  assert.equal(version.output, other.output);
-  assert.equal(help.output, short.output);
-  assert.match(version.output, /^\d+\.\d+\.\d+\n$/);
+  const version = await outputOf(["version"]);
+  const help = await outputOf(["help"]);
+  assert.equal(await outputOf(["--version"]), version);
+  assert.equal(await outputOf(["check", "-h"]), help);
+  assert.match(version, /^\d+\.\d+\.\d+\n$/);
   for (const word of ["serve", "check", "backup", "user add", "--port"]) {
-    assert.ok(help.output.includes(word), word);
+    assert.ok(help.includes(word), word);
   }
 });
 
@@ -251,8 +234,7 @@ test("A restart keeps records, users and tokens", async () => {
     "/v1",
     "admin-password",
   );
-  const second = launch(["serve"], { DATA_DIR, PORT: "0" });
-  assert.equal(await ending(second), "1", "two servers in one folder");
+  await outputOf(["serve"], { DATA_DIR }, 1); // two servers in one folder
   assert.equal(await stop(first, "SIGINT"), 0);
 
   const random = readFileSync(join(DATA_DIR, "secret"), "latin1").trim();
@@ -321,8 +303,7 @@ test("A restart keeps records, users and tokens", async () => {
     );
   }
   assert.equal(await stop(again), 0);
-  const check = launch(["check"], { DATA_DIR });
-  assert.equal(await check.exit, 0, check.output);
+  await outputOf(["check"], { DATA_DIR });
 });
 
 test("A random password of admin is in a file that the log names", async () => {

@@ -14,7 +14,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import {
   type Environment,
-  launch,
+  outputOf,
   send,
   serve,
   stop,
@@ -41,15 +41,10 @@ async function run(
   environment: Environment,
   steps: readonly Step[],
 ): Promise<void> {
-  for (const [words, exit, expected, input = ""] of steps) {
-    const command = launch(words.split(" "), environment, input);
-    const code = await command.exit;
-    const { output } = command;
-    assert.equal(code, exit, `${words}: ${output}`);
+  for (const [words, exit, expected, input] of steps) {
+    const output = await outputOf(words.split(" "), environment, exit, input);
     if (typeof expected === "string") assert.equal(output, expected, words);
     else assert.match(output, expected, words);
-    assert.doesNotMatch(output, /\bat .*:\d+:\d+|node:/, words);
-    if (exit > 0) assert.doesNotMatch(output, /^$/, words);
   }
 }
 
@@ -74,7 +69,6 @@ describe("Commands", { concurrency: 2 }, () => {
     await run(environment, [
       ["check", 1, /no such|no store/],
       ["user add robin", 1, /no store/, "password-of-robin\n"],
-      ["user list", 1, /no such|no store/],
       ["repair", 1, /no such|no store/],
     ]);
     assert.ok(!existsSync(at("one")));
@@ -106,13 +100,9 @@ describe("Commands", { concurrency: 2 }, () => {
       ["log nothing", 2, /nothing.*zoos/],
       [`backup ${at("copy")}`, 0, /copy up to sequence \d+/],
       [`backup ${at("copy")}`, 1, /not empty/],
-      ["backup", 2, /DIR/],
       ["user add robin", 1, /another process/, "password-of-robin\n"],
-      ["user password admin", 1, /another process/, "password-of-admin\n"],
-      ["prune employees", 1, /another process/],
       ["repair", 1, /another process/],
       [`import zoos ${file("none", "")}`, 1, /another process/],
-      ["user password nobody --data-dir .", 1, /no store/],
     ]);
     assert.equal(await stop(server), 0);
     await run(environment, [
@@ -122,16 +112,17 @@ describe("Commands", { concurrency: 2 }, () => {
         /robin, keeper/,
         "password-of-robin\n",
       ],
-      ["user add robin", 1, /username/, "password-of-robin\n"],
-      ["user add wren --role boss", 1, /role/, "password-of-wren\n"],
-      ["user add wren", 1, /password.*10/, "short\n"],
+      [
+        "user add robin --role boss",
+        1,
+        /role.*password.*10.*username/,
+        "short\n",
+      ],
       ["user password admin", 0, /admin/, "password-of-admin\n"],
       ["user password nobody", 1, /nobody/, "password-of-admin\n"],
       ["user list", 0, /\n2\trobin\tkeeper\t/],
-      ["user", 2, /user add/],
       ["user remove robin", 2, /user/],
       ["prune zoos", 2, /declared/],
-      ["prune zoos.name", 2, /declared/],
       ["prune nothing", 2, /nothing/],
       ["log users", 0, /changed password\S* of users\/1\n/],
     ]);
@@ -169,9 +160,9 @@ describe("Commands", { concurrency: 2 }, () => {
       "zoos.ndjson",
     ]);
     const lines = '{"id":7,"name":"x","city":"y","country":"FR"}\n{"name":1}\n';
-    const texts = ["zoos", "animals"].map((name) =>
-      readFileSync(at("files", `${name}.ndjson`), "utf8")
-    );
+    const text = (name: string) =>
+      readFileSync(at(name, "zoos.ndjson"), "utf8") +
+      readFileSync(at(name, "animals.ndjson"), "utf8");
     await run({ DATA_DIR: other }, [
       [`import zoos ${at("missing")}`, 1, /missing/],
       [`import zoo ${seed}`, 2, /zoos, animals/],
@@ -181,8 +172,7 @@ describe("Commands", { concurrency: 2 }, () => {
     assert.ok(!existsSync(at("into")), "a store was created");
     await run({ DATA_DIR: other }, [
       [`import --from ${at("files")}`, 0, /imported 3, rejected 0/],
-      ["export zoos", 0, String(texts[0])],
-      ["export animals", 0, String(texts[1])],
+      [`export --to ${at("again")}`, 0, ""],
       [
         `import zoos ${file("zoos.jsonl", lines)}`,
         1,
@@ -190,6 +180,7 @@ describe("Commands", { concurrency: 2 }, () => {
       ],
       ["export zoos", 0, /"id":7,"name":"x"/],
     ]);
+    assert.equal(text("again"), text("files"));
   });
 
   test("What is no longer declared is hidden until it is pruned", async () => {
@@ -229,7 +220,6 @@ describe("Commands", { concurrency: 2 }, () => {
       ["check", 0, /cups: 1 records, highest id 1; not declared/],
       ["prune teas.note", 0, /1 values of teas\.note/],
       ["prune cups", 0, /1 records of cups/],
-      ["prune cups", 0, /0 records of cups/],
     ]);
     await run({ ...environment, COLLECTIONS: whole }, [
       ["export teas", 0, /"note":null/],
@@ -252,7 +242,6 @@ describe("Commands", { concurrency: 2 }, () => {
     const server = await serve({ DATA_DIR });
     assert.match(server.output, /byte \d+.*interrupted/);
     await stop(server);
-    await run(environment, [["check", 0, /sequence \d/]]);
     const bytes = readFileSync(log);
     bytes[bytes.indexOf('"city"') + 2] = 0x58;
     writeFileSync(log, bytes);
@@ -266,7 +255,6 @@ describe("Commands", { concurrency: 2 }, () => {
     await run(environment, [
       ["repair", 0, /repaired[^]*damaged-\d+/],
       ["check", 0, /sequence \d/],
-      ["repair", 0, /nothing to repair/],
     ]);
     await stop(await serve({ DATA_DIR, JWT_SECRET: "" }));
     for (const name of readdirSync(DATA_DIR)) {

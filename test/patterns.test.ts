@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { launch, temporaryFolder } from "./server.ts";
+import { outputOf, temporaryFolder } from "./server.ts";
 
 /** Returns what a declaration with these patterns is told, by their places; undefined for those that are accepted. */
 async function judge(patterns: readonly (readonly [RegExp, number?])[]) {
@@ -22,10 +22,9 @@ async function judge(patterns: readonly (readonly [RegExp, number?])[]) {
     })] });`,
   );
   const DATA_DIR = join(folder, "store");
-  const run = launch(["serve"], { COLLECTIONS, DATA_DIR, PORT: "0" });
-  assert.equal(await run.exit, 2, run.output); // as "last" has no maxLength
+  const output = await outputOf([], { COLLECTIONS, DATA_DIR }, 2); // as "last" has no maxLength
   const refusals: (string | undefined)[] = patterns.map(() => undefined);
-  for (const line of run.output.split("\n")) {
+  for (const line of output.split("\n")) {
     const [, at] = /things\.p(\d+): the pattern /.exec(line) ?? [];
     if (at) refusals[Number(at)] = line;
   }

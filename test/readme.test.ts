@@ -14,8 +14,8 @@ import {
   zooApi,
 } from "./documents.ts";
 import {
-  ending,
   launch,
+  outputOf,
   send,
   serve,
   stop,
@@ -145,7 +145,8 @@ test("README's package commands name this version, and serve what init writes", 
     DATA_DIR: join(folder, "own"),
     LOG: "error",
   });
-  assert.match(await ending(run), /^http/);
+  assert.match(await run.ready, /^http/);
+  await stop(run);
   const { scripts } = JSON.parse(read("package.json"));
   assert.match(scripts["zoo-api"], /src\/main\.ts$/);
   assert.match(scripts.start, /src\/main\.ts serve --sample$/);
@@ -154,7 +155,7 @@ test("README's package commands name this version, and serve what init writes", 
 test("README's tables have each setting, feature, word and status", async () => {
   const cells = (form: RegExp) =>
     Array.from(readme.matchAll(form), ([, cell = ""]) => cell);
-  const { output } = await finished(["help"]);
+  const output = await outputOf(["help"]);
   assert.deepEqual(
     cells(/^\| `([A-Z_]+)` /gm).toSorted(),
     Array.from(
@@ -163,8 +164,8 @@ test("README's tables have each setting, feature, word and status", async () => 
     ).toSorted(),
   );
   const [, features = ""] = readme.split("Its data stays.\n\n");
-  const unknown = await finished(["--features", "x"]);
-  const [, known = ""] = /all, none, (.*)/.exec(unknown.output) ?? [];
+  const unknown = await outputOf(["--features", "x"], {}, 2);
+  const [, known = ""] = /all, none, (.*)/.exec(unknown) ?? [];
   assert.deepEqual(
     Array.from(
       features.split("\n\n")[0]?.matchAll(/^- ([^:]*)/gm) ?? [],
@@ -215,12 +216,6 @@ test("The reader's guide names lines and sizes as they are", () => {
     assert.ok(Math.abs(tokens / named - 1) < 0.15, `${room}: ${tokens}`);
   }
 });
-
-async function finished(words: readonly string[]) {
-  const run = launch(words, {});
-  await run.exit;
-  return run;
-}
 
 test("README is short, and every link of the documents leads somewhere", () => {
   const words = readme.trim().split(/\s+/);

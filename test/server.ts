@@ -1,5 +1,6 @@
 /** Starts the server under test, as a child process that knows nothing of the tests. */
 
+import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { Agent, request as httpRequest } from "node:http";
@@ -81,14 +82,20 @@ export function launch(
   return Object.assign(run, { ready });
 }
 
-/** Returns the exit code of a command, or the address on which it listens instead of ending. */
-export async function ending(run: ReturnType<typeof launch>): Promise<string> {
-  const result = await Promise.race([
-    run.exit,
-    run.ready.catch(() => run.exit),
-  ]);
+/** Runs a command that ends with an exit code, and does not listen instead; returns what it prints. */
+export async function outputOf(
+  words: readonly string[],
+  environment: Environment = {},
+  exit = 0,
+  input?: string,
+): Promise<string> {
+  const run = launch(words, { PORT: "0", ...environment }, input);
+  const end = await Promise.race([run.exit, run.ready.catch(() => run.exit)]);
   run.child.kill();
-  return String(result);
+  const what = `${words.join(" ")}: ${run.output}`;
+  assert.equal(end, exit, what);
+  assert.doesNotMatch(run.output, /\bat .*:\d+:\d+|node:/, what);
+  return run.output;
 }
 
 function hold(

@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { chmodSync, cpSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { describe, test } from "node:test";
-import { launch, send, serve, stop, temporaryFolder } from "../server.ts";
+import { test } from "node:test";
+import { outputOf, send, serve, stop, temporaryFolder } from "../server.ts";
 
 const folder = temporaryFolder();
 const FEATURES = "evolution";
@@ -75,114 +75,77 @@ const log = () =>
   readFileSync(join(DATA_DIR, "wal-1.jsonl"), "utf8").replace(/\0+$/, "");
 const before = log();
 
-/** A declaration, and what a start says of it; undefined if it is allowed. */
-type Change = readonly [
+/** Declarations, and what is said of each; nothing if it is allowed. */
+const changes: readonly (readonly [
   what: string,
   declaration: Readonly<Record<string, string>>,
-  says?: RegExp,
-];
-const changes: readonly Change[] = [
-  ["A new optional property", {
-    ...base,
-    books: books("isbn: optional(string({ maxLength: 13 }))"),
-  }],
-  ["A new collection", { ...base, shelves: authors }],
-  ["A collection without which", { authors, books: base.books }],
-  ["A property without which", {
-    ...base,
-    notes: notes(),
+  ...says: readonly RegExp[],
+])[] = [
+  ["More choices and properties, less of what all fit, another name", {
     authors,
-    books: books("").replace(/pages.*?,/, ""),
-  }],
-  ["A narrower limit that all fit", {
-    ...base,
-    books: base.books.replace("20", "7"),
-  }],
-  ["A new choice", { ...base, books: base.books.replace('"a"', '"c", "a"') }],
-  ["Another name for what is stored", {
-    ...base,
-    books: base.books.replace(
-      "title: string({",
-      'name: string({ stored: "title",',
-    ),
+    shelves: authors,
+    books: books("isbn: optional(string({ maxLength: 13 }))")
+      .replace("20", "7")
+      .replace('"a"', '"c", "a"')
+      .replace(/pages.*?,/, "")
+      .replace("title: string({", 'name: string({ stored: "title",'),
   }],
   [
-    "A narrower limit",
+    "A limit, a choice, what is required and who is private",
     {
-      ...base,
-      books: base.books.replace("20", "6"),
+      authors: `${authors}, private: true`,
+      books: books("isbn: string({ maxLength: 13 })")
+        .replace("20", "6")
+        .replace("integer()", "integer({ maximum: 2 })")
+        .replace(', "b"', ""),
+      notes: notes(""),
     },
     /books\.title: 13 of 24 records do not fit \(id 10, 11, 12, .*\): .* 7 characters.*it must be.*prune books\.title/,
+    /books\.pages: 22 of 24 .*\(id 3, 4, .*22, …\)/,
+    /books\.kind: 4 of 24 .*\(id 1, 2, 3, 4\): .*one of "a"/,
+    /books\.isbn: 24 of 24 .*required.*default.*stored/,
+    /authors: "private" cannot be switched while there are records, here 2/,
+    /notes: "private" cannot be switched .*here 1/,
   ],
-  ["A lower maximum", {
-    ...base,
-    books: base.books.replace("integer()", "integer({ maximum: 2 })"),
-  }, /books\.pages: 22 of 24 .*\(id 3, 4, .*22, …\)/],
-  ["A choice without which", {
-    ...base,
-    books: base.books.replace(', "b"', ""),
-  }, /books\.kind: 4 of 24 .*\(id 1, 2, 3, 4\): .*one of "a"/],
-  ["A new required property", {
-    ...base,
-    books: books("isbn: string({ maxLength: 13 })"),
-  }, /books\.isbn: 24 of 24 .*required.*default.*stored/],
-  ["A property that is unique now", {
-    ...base,
-    books: base.books.replace(
-      "string({ maxLength: 20 })",
-      "unique(string({ maxLength: 20 }))",
-    ),
-  }, /books\.title: 1 of 24 .*\(id 23\): .*another/],
-  ["A group that is unique now", {
-    ...base,
-    books: books("", 'unique: [["title", "kind"]]'),
-  }, /books\.title: 1 of 24 .*title and kind/],
-  ["Another type", {
-    ...base,
-    books: base.books.replace("optional(integer())", "optional(date())"),
-  }, /books\.pages: 24 of 24 .*"pages" is a number; it must be .*YYYY-MM-DD/],
-  ["Another target", {
-    ...base,
-    books: base.books.replace('"authors"', '"notes", { as: "x" }').replace(
-      "author_id",
-      'other_id: optional(reference("authors")), author_id',
-    ),
-    authors,
-    notes: notes(""),
-  }, /notes: "private" cannot be switched.*1/],
-  ["A reference to what is not there", {
-    ...base,
-    books: base.books.replace(
-      "pages: optional(integer())",
-      'pages_id: optional(reference("authors", { as: "p", stored: "pages" }))',
-    ),
-  }, /books\.pages_id: 22 of 24 .*no such record in authors/],
-  ["A rule", {
-    ...base,
-    books: books(
-      "",
-      'check: ({ pages }) => pages > 20 ? { pages: "is too many" } : undefined',
-    ),
-  }, /books\.pages: 4 of 24 .*\(id 21, 22, 23, 24\): .*is too many/],
-  ["A rule that fails", {
-    ...base,
-    books: books("", "check: ({ pages }) => pages.nothing.at"),
-  }, /books\.check: 24 of 24 .*rule fails/],
-  ["Two properties", {
-    ...base,
-    books: base.books.replace("20", "6").replace(
-      "integer()",
-      "integer({ maximum: 2 })",
-    ),
-  }, /books\.pages: 22[^]*books\.title: 13/],
-  ["A collection that is private now", {
-    ...base,
-    authors: `${authors}, private: true`,
-  }, /authors: "private" cannot be switched while there are records, here 2/],
-  ["A collection that is not private any more", {
-    ...base,
-    notes: notes(""),
-  }, /notes: "private" cannot/],
+  [
+    "A property that is unique, and another type",
+    {
+      ...base,
+      books: base.books
+        .replace(
+          "string({ maxLength: 20 })",
+          "unique(string({ maxLength: 20 }))",
+        )
+        .replace("optional(integer())", "optional(date())"),
+    },
+    /books\.title: 1 of 24 .*\(id 23\): .*another/,
+    /books\.pages: 24 of 24 .*"pages" is a number; it must be .*YYYY-MM-DD/,
+  ],
+  [
+    "A group that is unique, and a reference",
+    {
+      ...base,
+      books: books("", 'unique: [["title", "kind"]]').replace(
+        "pages: optional(integer())",
+        'pages_id: optional(reference("authors", { as: "p", stored: "pages" }))',
+      ),
+    },
+    /books\.title: 1 of 24 .*title and kind/,
+    /books\.pages_id: 22 of 24 .*no such record in authors/,
+  ],
+  [
+    "A rule, and one that fails",
+    {
+      ...base,
+      authors: `${authors}, check: ({ name }) => name.nothing.at`,
+      books: books(
+        "",
+        'check: ({ pages }) => pages > 20 ? { pages: "is too many" } : undefined',
+      ),
+    },
+    /authors\.check: 2 of 2 .*rule fails/,
+    /books\.pages: 4 of 24 .*\(id 21, 22, 23, 24\): .*is too many/,
+  ],
   [
     "Another API",
     { cars: authors },
@@ -190,38 +153,25 @@ const changes: readonly Change[] = [
   ],
 ];
 
-describe(
-  "check and serve judge a changed declaration",
-  { concurrency: 4 },
-  () => {
-    for (const [what, declaration, says] of changes) {
-      test(`${what} is ${says ? "refused" : "allowed"}`, async () => {
-        const environment = declare(declaration, DATA_DIR);
-        const check = launch(["check"], environment);
-        assert.equal(await check.exit, says ? 2 : 0, check.output);
-        if (says) assert.match(check.output, says);
-      });
-    }
-  },
-);
+for (const [what, declaration, ...says] of changes) {
+  test(`${what}: ${says[0] ? "refused" : "allowed"}`, async () => {
+    const environment = declare(declaration, DATA_DIR);
+    const judge = async (word: string, exit: number) => {
+      const output = await outputOf([word], environment, exit);
+      for (const each of says) assert.match(output, each);
+      return output;
+    };
+    await judge("check", says[0] ? 2 : 0);
+    if (!/limit|API/.test(what)) return;
+    assert.match(await judge("serve", 1), /nothing was changed/);
+  });
+}
 
-test("A start with a declaration that does not fit is refused", async () => {
-  const refuses = async (
-    environment: ReturnType<typeof declare>,
-    says: RegExp,
-  ) => {
-    const run = launch(["serve"], { ...environment, PORT: "0" });
-    assert.equal(await run.exit, 1, run.output);
-    assert.match(run.output, says);
-    assert.match(run.output, /nothing was changed/);
-  };
-  for (const [what, declaration, says] of changes) {
-    if (!says || !/limit|API|private now/.test(what)) continue;
-    await refuses(declare(declaration, DATA_DIR), says);
-  }
-  const [, declaration = {}] = changes[0] ?? [];
-  const environment = declare(declaration, DATA_DIR);
-  await refuses({ ...environment, FEATURES: "none" }, /evolution/);
+test("A changed declaration needs the feature", async () => {
+  const environment = declare({ ...base, shelves: authors }, DATA_DIR);
+  const off = { ...environment, FEATURES: "none" };
+  const output = await outputOf(["serve"], off, 1);
+  assert.match(output, /nothing was changed.*evolution/);
 });
 
 test("A judged store is as it was", () => assert.equal(log(), before));
@@ -248,15 +198,13 @@ test("Hidden data survives writes, backup and repair", async () => {
   assert.equal((await request("PUT", "/books/1", changed)).status, 201);
   assert.equal((await request("PATCH", "/books/2", { kind: "a" })).status, 201);
   const copy = join(folder, "copy");
-  const run = launch(["backup", copy], declare(renamed, own));
-  assert.equal(await run.exit, 0, run.output);
+  await outputOf(["backup", copy], declare(renamed, own));
   assert.equal(await stop(server), 0);
   // A bit of the last line is damaged, and the start after it refuses to serve.
   const path = join(copy, "wal-1.jsonl");
   const text = readFileSync(path, "utf8");
   writeFileSync(path, text.replace('"book 9"', '"book 8"'));
-  const repair = launch(["repair"], declare(renamed, copy));
-  assert.equal(await repair.exit, 0, repair.output);
+  await outputOf(["repair"], declare(renamed, copy));
   for (const place of [own, copy]) {
     const again = await open(declare(base, place));
     const [one, two, ...others] = await again.list("/books?limit=100");

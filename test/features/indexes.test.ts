@@ -168,7 +168,7 @@ async function compare(
 test("Ranges are the same in either direction, with null last", async () => {
   for (const name of ["weight", "day"]) {
     const value = name === "day" ? "2026-05-15" : "25";
-    for (const round of [1, 2, 3]) { // the first one has the index built
+    for (const round of [1, 2]) { // the first one has the index built
       for (const operator of ["=", ":lt=", ":gte=", ":ne=null&kind="]) {
         for (const order of ["asc", "desc"]) {
           const operand = operator.endsWith("kind=") ? "a" : value;
@@ -184,7 +184,7 @@ test("Ranges are the same in either direction, with null last", async () => {
 
 test("Lists are the same with indexes, also while records change", async () => {
   let total = 0;
-  for (let step = 0; step < 150; step++) {
+  for (let step = 0; step < 110; step++) {
     const path = pick(["/things", "/things", "/things", "/groups/2/things"]);
     const parameters = query();
     total += await compare("GET", `${path}?${parameters}`);
@@ -194,7 +194,7 @@ test("Lists are the same with indexes, also while records change", async () => {
     if (step % 11 === 0) await compare("DELETE", `/things/${id}`);
     if (step % 13 === 0) await compare("POST", "/things", thing());
   }
-  assert.ok(total > 30_000, "the lists are nearly all empty");
+  assert.ok(total > 20_000, "the lists are nearly all empty");
 });
 
 test("Lists that are asked for at once are all served", async () => {

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { type IncomingMessage, request as httpRequest } from "node:http";
+import { connect } from "node:net";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { test } from "node:test";
@@ -25,24 +26,27 @@ const notes = Array.from({ length: 8000 }, () => long("Ordinary"));
 await importLines("admin", "/notes", linesOf(notes));
 
 test("A deletion by filter is judged by one state", async () => {
+  const [first, last] = ["Ordinary", "Obsolete"].map(long);
+  const path = "/notes?text:contains=obsolete";
   for (;;) {
-    const [first, last] = ["Ordinary", "Obsolete"].map(long);
-    const create = async (note: object | undefined) =>
-      (await request("admin", "POST /notes", note)).json.id;
-    const [one, other] = [
-      (await request("admin", "GET /notes?limit=1")).json[0].id,
-      await create(last),
-    ];
-    const deletion = request("admin", "DELETE /notes?text:contains=obsolete");
+    const { json: [{ id: one }] } = await request(
+      "admin",
+      "GET /notes?limit=1",
+    );
+    const { json: { id: other } } = await request("admin", "POST /notes", last);
     // The scan passes the first before it matches, and the last when it matches no more.
-    const begun = await request("admin", `PATCH /notes/${one}`, last);
-    const done = await request("admin", `PATCH /notes/${other}`, first);
-    const { json } = await deletion;
-    if (begun.status !== 201 || done.status !== 201) continue; // it was faster
-    assert.deepEqual(json, { deleted: 1, cascaded: 0 });
-    assert.equal((await request("admin", `GET /notes/${one}`)).status, 410);
-    assert.equal((await request("admin", `GET /notes/${other}`)).status, 200);
-    return;
+    const [{ json }, begun, done] = await Promise.all([
+      request("admin", `DELETE ${path}`),
+      request("admin", `PATCH /notes/${one}`, last),
+      request("admin", `PATCH /notes/${other}`, first),
+    ]);
+    if (begun.status === 201 && done.status === 201) {
+      assert.deepEqual(json, { deleted: 1, cascaded: 0 });
+      assert.equal((await request("admin", `GET /notes/${one}`)).status, 410);
+      assert.equal((await request("admin", `GET /notes/${other}`)).status, 200);
+      return;
+    }
+    await request("admin", `DELETE ${path}`); // it was faster
   }
 });
 
@@ -152,7 +156,7 @@ test("Nothing of many records is shown before it is durable", async () => {
     return status;
   };
   const pass = async () => {
-    for (let turn = 0; turn < 200; turn++) await request("anyone", "OPTIONS /");
+    for (let turn = 0; turn < 50; turn++) await request("anyone", "OPTIONS /");
   };
   const all = [
     send("librarian", "DELETE /wishes?title=One"),
@@ -193,50 +197,42 @@ test("An import pauses while the disk is full", async () => {
   assert.equal(found.headers["x-total-count"], "20000");
 });
 
-test("An ended task is gone after 7 days", async () => {
-  const days = async (count: number) => {
-    await library.restart("SIGTERM", {
-      LATER: String(count * 86_400_000),
-      NODE_OPTIONS: [...loader, `--import=${beside("later")}`].join(" "),
-    });
-    const form = { username: "admin", password: "admin-password" };
-    const { json } = await request("anyone", "POST /authorizations", form);
-    const Authorization = `Bearer ${json.token}`;
-    return (await request("anyone", "GET /tasks/1", undefined, {
-      Authorization,
-    })).status;
-  };
-  assert.equal(await days(6), 200);
-  assert.equal(await days(8), 410);
-});
-
 test("A small server knows the last keys, and pauses an import when memory is full", async (t) => {
-  const { request, ended } = await startLibrary({
+  const { request, ended, tokenOf, server } = await startLibrary({
     COLLECTIONS: beside("features/measured"),
     FEATURES: "imports,deletions,idempotency,memory",
     NODE_OPTIONS: "--max-old-space-size=64 --max-semi-space-size=1", // 67 MB in all on each version
   });
 
   await t.test("The last 5,000 keys of a user are known", async () => {
-    const create = async (value: number) => {
-      const key = { "Idempotency-Key": `key-${value}` };
-      const { headers } = await request("admin", "POST /readings", {
-        value,
-      }, key);
-      return headers["location"];
+    const { hostname, port } = new URL(server.origin);
+    const token = await tokenOf("admin");
+    /** Sends keys in a row, and returns the URLs of what they create. */
+    const create = async (from: number, count: number) => {
+      const requests = Array.from(
+        { length: count },
+        (_, at) =>
+          `POST /v1/readings HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/json\r\nContent-Length: 2\r\nIdempotency-Key: key-${
+            from + at
+          }\r\n\r\n{}`,
+      );
+      const socket = connect(Number(port), hostname);
+      socket.write(`${requests.join("")}GET /health HTTP/1.0\r\n\r\n`); // the last one
+      const urls = (await text(socket)).match(/^Location: .*/gm);
+      assert.equal(urls?.length, count);
+      return urls?.[0];
     };
-    const first = await create(0);
-    const next = Array.from({ length: 4999 }, (_, at) => at + 1).values();
-    await Promise.all(Array.from({ length: 16 }, async () => {
-      for (const value of next) await create(value);
-    }));
-    assert.equal(await create(0), first);
-    await create(5000);
-    assert.notEqual(await create(0), first);
+    const first = await create(0, 8);
+    await Promise.all(
+      Array.from({ length: 16 }, (_, at) => create(8 + at * 312, 312)),
+    );
+    assert.equal(await create(0, 1), first);
+    await create(5000, 1);
+    assert.notEqual(await create(0, 1), first);
   });
 
   await t.test("An import pauses while memory is full", async () => {
-    const count = 400;
+    const count = 320;
     const article = { title: "Long", body: "x".repeat(100_000) };
     const lines = linesOf(Array(count).fill(article));
     const { json: { id } } = await request(
