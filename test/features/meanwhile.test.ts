@@ -61,8 +61,8 @@ async function beginExport(who: string): Promise<IncomingMessage> {
   );
 }
 
-const idOf = async (who: string): Promise<number> =>
-  (await request("admin", `GET /users?username=${who}`)).json[0].id;
+const idOf = async (who: string, asker = "admin"): Promise<number> =>
+  (await request(asker, `GET /users?username=${who}`)).json[0].id;
 
 test("An export leaves out what its reader may not see any more", async () => {
   const response = await beginExport("admin1");
@@ -72,10 +72,36 @@ test("An export leaves out what its reader may not see any more", async () => {
   assert.ok(length < notes.length, `${length} lines`);
 });
 
-test("An export breaks off when its reader is gone", async () => {
-  const response = await beginExport("admin2");
-  await request("admin", `DELETE /users/${await idOf("admin2")}`);
-  await assert.rejects(text(response), { code: "ECONNRESET" });
+test("An export breaks off when its reader is gone, or signs out", async () => {
+  const losses = [
+    async () => request("admin", `DELETE /users/${await idOf("admin2")}`),
+    async () => {
+      const { json } = await request("admin5", "GET /authorizations");
+      return request("admin5", `DELETE /authorizations/${json[0].id}`);
+    },
+  ];
+  for (const [at, lose] of losses.entries()) {
+    const response = await beginExport(["admin2", "admin5"][at] ?? "");
+    assert.equal((await lose()).status, 204);
+    await assert.rejects(text(response), { code: "ECONNRESET" });
+  }
+});
+
+test("An export leaves out a record that is given away", async () => {
+  await tokenOf("admin6");
+  const { json: [last], headers } = await request(
+    "admin",
+    "GET /notes?order=desc&limit=1",
+  );
+  const user = `PATCH /users/${await idOf("admin")}`;
+  await request("admin6", user, { role: "member" }); // who sees their own notes
+  const response = await beginExport("admin");
+  const note = `PATCH /notes/${last.id}`;
+  await request("admin6", note, { owner_id: await idOf("admin6", "admin6") });
+  const lines = (await text(response)).trim().split("\n");
+  await request("admin6", note, { owner_id: last.owner_id });
+  await request("admin6", user, { role: "admin" });
+  assert.equal(lines.length, Number(headers["x-total-count"]) - 1);
 });
 
 test("An aggregate is refused when its reader is gone", async () => {

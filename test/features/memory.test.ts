@@ -1,8 +1,12 @@
 /** Memory has an end: CONTRACT section 16. Real servers with small heaps. */
 
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import { writeFileSync } from "node:fs";
+import { connect } from "node:net";
+import { join } from "node:path";
 import { test } from "node:test";
-import { launch, stop } from "../server.ts";
+import { launch, send, serve, stop, temporaryFolder } from "../server.ts";
 import { besiege, open, start } from "./load.ts";
 
 test("A full memory refuses what grows and serves all else", async () => {
@@ -50,6 +54,33 @@ test("A full store starts, and one that does not fit says what it needs", async 
     /need a heap of about (\d+) MiB.*=\1 \(in MiB\)/.exec(refused.output) ?? [];
   assert.notEqual(needed, "", refused.output);
   await stop((await open(needed)).server);
+});
+
+test("Exports of all records, asked for at once, do not fill the memory", async () => {
+  const lines = join(temporaryFolder(), "notes.ndjson");
+  writeFileSync(lines, '{"text":"a"}\n'.repeat(80_000));
+  const options = start("64", "exported");
+  await stop(await serve(options));
+  const run = launch(["import", "notes", lines], options);
+  assert.equal(await run.exit, 0, run.output);
+  const server = await serve(options);
+  const { port, hostname } = new URL(server.origin);
+  const Accept = "application/x-ndjson";
+  /** Asks for an export, and does not read it. */
+  const begin = async () => {
+    const socket = connect(Number(port), hostname);
+    socket.write(
+      `GET /v1/notes HTTP/1.1\r\nHost: a\r\nAccept: ${Accept}\r\n\r\n`,
+    );
+    await once(socket, "data");
+    return socket.pause().on("error", () => {});
+  };
+  const begun = await Promise.all(Array.from({ length: 64 }, begin));
+  for (const socket of begun) socket.destroy();
+  const headers = { Accept };
+  const { text } = await send(server.origin, "/v1/notes", { headers });
+  assert.equal(text.split("\n").length, 80_001);
+  assert.equal(await stop(server), 0);
 });
 
 test("A heap that is too small for any server is refused", async () => {
