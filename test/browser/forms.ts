@@ -113,6 +113,7 @@ export const forms: Readonly<Record<string, Test>> = {
     await site.request("PATCH", `zoos/${id}`, { city: "Theirs" });
     await tab.click("Save changes");
     await tab.sees("Somebody else has changed this record");
+    await tab.sees("412", "details[open] summary");
     await tab.sees(/city\s+Ulm\s+Theirs\s+Mine/, "#editing table");
     assert.equal(await tab.value("#field-city"), "Mine");
     await tab.click("Apply my change");
@@ -136,6 +137,7 @@ export const forms: Readonly<Record<string, Test>> = {
     await site.request("PATCH", `zoos/${id}`, {
       website: "https://a.example/",
     });
+    await tab.sees("This has changed.");
     await tab.type("#field-country", "?");
     await tab.click("Save changes");
     await tab.sees(/./, "#error-country, #editing table");
