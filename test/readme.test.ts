@@ -157,7 +157,7 @@ test("README's tables have each setting, feature, word and status", async () => 
     Array.from(readme.matchAll(form), ([, cell = ""]) => cell);
   const output = await outputOf(["help"]);
   assert.deepEqual(
-    cells(/^\| `([A-Z_]+)` /gm).toSorted(),
+    cells(/^- `([A-Z_]+)`: /gm).toSorted(),
     Array.from(
       output.matchAll(/^ {2}--[\w-]+ +([A-Z_]+) /gm),
       ([, name]) => name,

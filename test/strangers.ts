@@ -4,6 +4,7 @@
  * say. Not part of `npm test`, as it installs them: `.ci/run` runs it.
  */
 
+import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import {
   cpSync,
@@ -47,6 +48,16 @@ run(
 const { origin } = await serve({ FEATURES: "all" });
 const { text } = await send(origin, "/v1/openapi.json");
 writeFileSync(join(folder, "openapi.json"), text);
+const password = "a long enough one";
+const admin = { username: "admin", password: "admin-password" };
+const post = (path: string, body: object, token = "") =>
+  send(origin, path, {
+    method: "POST",
+    headers: { ...(token && { Authorization: `Bearer ${token}` }) },
+    body,
+  });
+const { json: { token } } = await post("/v1/authorizations", admin);
+await post("/v1/users", { username: "kim", role: "keeper", password }, token);
 
 test("Redocly finds no error in the OpenAPI document", () => {
   run("npx", "redocly", "lint", "openapi.json");
@@ -75,6 +86,16 @@ for (const [name, command] of Object.entries(clients)) {
     run(process.execPath, `--import=${tsx}`, `${name}.ts`, origin);
   });
 }
+
+test("README's typed client compiles, and gets errors by their fields", () => {
+  const [, program = ""] =
+    /```ts\n([^]*?)```/.exec(readFileSync("README.md", "utf8")) ?? [];
+  const path = join(folder, "fetch", "readme.ts");
+  writeFileSync(path, program.replaceAll("http://localhost:3000", origin));
+  run("npx", "tsc", ...strict, path);
+  const tsx = fileURLToPath(import.meta.resolve("tsx"));
+  assert.match(run(process.execPath, `--import=${tsx}`, path), /'zoo_id'/);
+});
 
 test("Clients are written without casts", () => {
   for (const name of Object.keys(clients)) {
