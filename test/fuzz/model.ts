@@ -12,7 +12,7 @@ const samples: Value = {
   number: [1, 2.5],
   integer: [1, 20],
   boolean: [true, false],
-  date: ["2024-01-11", "2024-01-12", "2024-01-13"],
+  date: ["2024-01-11", "2024-01-12"],
   timestamp: ["2024-01-11T00:00:00.000Z"],
 };
 /** A property is under all words that are said of it what they say. */

@@ -62,7 +62,9 @@ export function createRequests(seed: number, users: Value) {
   let former: Value;
   return (): Value => {
     if (former && draw(20) === 0) {
-      return draw(4) ? former : { ...former, body: bodyOf(former) };
+      return draw(4)
+        ? former
+        : { ...former, user: pick(users), body: bodyOf(former) };
     }
     const of = pick(collections);
     const method = of.rows.size > 40 ? "DELETE" : pick(Object.keys(verbs));
