@@ -39,7 +39,7 @@ export async function shell(
   environment: Environment = {},
 ): Promise<string> {
   const child = spawn("timeout", [
-    "100",
+    "900",
     "bash",
     "-euo",
     "pipefail",

@@ -2,11 +2,18 @@
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import {
+  existsSync,
+  mkdtempSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { Agent, request as httpRequest } from "node:http";
 import { tmpdir } from "node:os";
 import { extname, join } from "node:path";
 import process from "node:process";
+import { setTimeout as delay } from "node:timers/promises";
 
 const extension = extname(import.meta.filename);
 
@@ -20,6 +27,10 @@ export const main = process.env["SERVER"] ?? beside("../src/main");
 export const loader: readonly string[] = main.endsWith(".ts")
   ? ["--import=tsx"]
   : [];
+
+/** Returns the options of Node.js that load a module beside the tests before the program. */
+export const preload = (name: string): string =>
+  [...loader, `--import=${beside(name)}`].join(" ");
 
 /** A secret that is easily recognized in any response. */
 export const secret = "Qw7-kernel-rows-Zx9_secret-0123456789-Yv8";
@@ -41,6 +52,25 @@ export function temporaryFolder(): string {
   const folder = mkdtempSync(join(tmpdir(), "rows-"));
   process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
   return folder;
+}
+
+/** Returns a disk that a test controls, see `disk.ts`, and the environment of a server that has it. */
+export function createDisk() {
+  const DISK = join(temporaryFolder(), "disk");
+  const disk = (mode: "" | "hold" | "full" | "fault") => {
+    rmSync(`${DISK}-held`, { force: true });
+    writeFileSync(`${DISK}-next`, mode);
+    renameSync(`${DISK}-next`, DISK); // it is read at any moment
+  };
+  disk("");
+  return {
+    disk,
+    environment: { DISK, NODE_OPTIONS: preload("disk") },
+    /** Waits until a write waits for the disk. */
+    untilHeld: async () => {
+      while (!existsSync(`${DISK}-held`)) await delay(5);
+    },
+  };
 }
 
 /** Runs a command line; it dies with this process. Passwords are hashed cheaply, unless `HASHES` is `real`. */

@@ -2,13 +2,12 @@
 
 import assert from "node:assert/strict";
 import { EventEmitter, once } from "node:events";
-import { writeFileSync } from "node:fs";
 import { get, type IncomingMessage } from "node:http";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import {
   beside,
-  loader,
+  createDisk,
   send,
   serve,
   stop,
@@ -16,19 +15,13 @@ import {
 } from "../server.ts";
 
 const folder = temporaryFolder();
-const DISK = join(folder, "disk");
-const disk = (mode: string) => writeFileSync(DISK, mode);
-disk("");
+const { disk, environment: ofDisk, untilHeld } = createDisk();
 const environment = {
   DATA_DIR: join(folder, "store"),
   COLLECTIONS: beside("library"),
   FEATURES: "events,batches,imports,deletions",
 };
-const server = await serve({
-  ...environment,
-  DISK,
-  NODE_OPTIONS: [...loader, `--import=${beside("disk")}`].join(" "),
-});
+const server = await serve({ ...environment, ...ofDisk });
 
 const tokens = new Map<string, string>();
 const request = (
@@ -134,7 +127,7 @@ async function createAuthor(name: string) {
 const names = (events: readonly Event[]) =>
   events.map(([name, { id }]) => `${name} ${id}`);
 
-describe("Events", { timeout: 60_000 }, () => {
+describe("Events", { timeout: 600_000 }, () => {
   test("are for users, as text/event-stream", async () => {
     const codes:
       readonly (readonly [string, string, string, object, number])[] = [
@@ -371,9 +364,7 @@ describe("Events", { timeout: 60_000 }, () => {
     const { author: last, url: lastUrl } = await createAuthor("Last");
     disk("hold");
     const held = request("librarian", "PATCH", url, { name: "Held" });
-    for (let turn = 0; turn < 20; turn++) { // the first is on its way to the disk
-      await request("librarian", "GET", "/books");
-    }
+    await untilHeld();
     const refused = request("librarian", "PATCH", lastUrl, { name: "Refused" });
     const changed = request("admin", "PATCH", other.url, { name: "Changed" });
     for (let turn = 0; turn < 50; turn++) { // each gives the others time

@@ -5,7 +5,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { request as httpRequest } from "node:http";
 import { join } from "node:path";
 import { test } from "node:test";
-import { beside, loader, outputOf, send, temporaryFolder } from "../server.ts";
+import { beside, outputOf, preload, send, temporaryFolder } from "../server.ts";
 import { book, linesOf, listed, ndjson, startLibrary } from "./library.ts";
 
 const library = await startLibrary({
@@ -177,7 +177,7 @@ test("An import is refused at once for what a POST is refused for", async () => 
 test("An import that sends nothing for 30 s gets 408", async () => {
   const { server, tokenOf } = await startLibrary({
     FEATURES: "imports",
-    NODE_OPTIONS: `--import=${beside("features/hasty")}`,
+    NODE_OPTIONS: preload("features/hasty"),
   });
   const token = await tokenOf("admin");
   const sent = await new Promise<number | undefined>((resolve, reject) => {
@@ -229,7 +229,7 @@ test("What is exported goes in again", async () => {
 
 test("An ended task is gone after 7 days", async () => {
   for (const [days, status] of [[6, 200], [8, 410]] as const) {
-    const NODE_OPTIONS = [...loader, `--import=${beside("later")}`].join(" ");
+    const NODE_OPTIONS = preload("later");
     const LATER = String(days * 86_400_000);
     await other.restart("SIGTERM", { LATER, NODE_OPTIONS });
     const { json } = await other.request("anyone", "POST /authorizations", {
@@ -317,6 +317,9 @@ test("An import survives crashes, each line in exactly once", async () => {
 });
 
 test("An import ends when its sender or the declaration is gone", async () => {
+  await request("member3", "GET /notes"); // who is created now
+  const [{ id: sender }] =
+    (await request("admin", "GET /users?username=member3")).json;
   const begin = async (who: string) => {
     const lines = linesOf(
       Array.from({ length: 20_000 }, () => ({ text: "many" })),
@@ -325,8 +328,6 @@ test("An import ends when its sender or the declaration is gone", async () => {
     return json.id;
   };
   const id = await begin("member3");
-  const [{ id: sender }] =
-    (await request("admin", "GET /users?username=member3")).json;
   assert.equal((await request("admin", `DELETE /users/${sender}`)).status, 204);
   const { status, lines, imported, message } = await ended("admin", id);
   assert.deepEqual([status, imported], ["failed", lines]);

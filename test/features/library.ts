@@ -52,7 +52,7 @@ export async function startLibrary(environment: Environment) {
     if (known) return known;
     const password = `${username}-password`;
     if (username !== "admin") {
-      const user = { username, role: username.replace(/\d/, ""), password };
+      const user = { username, role: username.replace(/\d+/, ""), password };
       assert.equal((await request("admin", "POST /users", user)).status, 201);
     }
     const form = { username, password };

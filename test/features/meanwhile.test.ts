@@ -1,22 +1,17 @@
 /** What changes while many records are worked on: CONTRACT sections 8, 9 and 17. */
 
 import assert from "node:assert/strict";
-import { writeFileSync } from "node:fs";
 import { type IncomingMessage, request as httpRequest } from "node:http";
 import { connect } from "node:net";
-import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { test } from "node:test";
-import { beside, loader, temporaryFolder } from "../server.ts";
+import { beside, createDisk } from "../server.ts";
 import { book, linesOf, ndjson, startLibrary } from "./library.ts";
 
-const DISK = join(temporaryFolder(), "disk");
-const disk = (mode: string) => writeFileSync(DISK, mode);
-disk("");
+const { disk, environment } = createDisk();
 const library = await startLibrary({
   FEATURES: "imports,deletions,aggregates,batches,expand,idempotency",
-  DISK,
-  NODE_OPTIONS: [...loader, `--import=${beside("disk")}`].join(" "),
+  ...environment,
 });
 const { request, importLines, ended, tokenOf } = library;
 
@@ -105,16 +100,19 @@ test("An export leaves out a record that is given away", async () => {
 });
 
 test("An aggregate is refused when its reader is gone", async () => {
-  const id = await (await tokenOf("admin3"), idOf("admin3"));
-  let isGone = false;
-  const counted = Array.from({ length: 20 }, async () => {
-    const { status } = await request("admin3", "GET /notes?aggregate=count");
-    assert.equal(status, isGone ? 401 : status);
-    return status;
-  });
-  await request("admin", `DELETE /users/${id}`);
-  isGone = true;
-  assert.ok((await Promise.all(counted)).includes(401));
+  for (let at = 10;; at++) {
+    const who = `admin${at}`;
+    const id = await (await tokenOf(who), idOf(who));
+    let isGone = false;
+    const counted = Array.from({ length: 20 }, async () => {
+      const { status } = await request(who, "GET /notes?aggregate=count");
+      assert.equal(status, isGone ? 401 : status);
+      return status;
+    });
+    await request("admin", `DELETE /users/${id}`);
+    isGone = true;
+    if ((await Promise.all(counted)).includes(401)) return; // or all were faster
+  }
 });
 
 test("An aggregate leaves out what its reader may not see any more", async () => {
@@ -209,18 +207,27 @@ test("Nothing of many records is shown before it is durable", async () => {
 
 test("An import pauses while the disk is full", async () => {
   const lines = linesOf(Array(20_000).fill({ text: "Short" }));
-  const { json: { id } } = await request("admin", "POST /notes", lines, ndjson);
-  disk("full");
   const created = async () =>
     (await request("admin", "POST /notes", { text: "Refused" })).json;
-  while ((await created()).errorCode !== 50301);
-  const { json: { status } } = await request("admin", `GET /tasks/${id}`);
-  assert.match(String(status), /queued|running|undefined/); // it may wait for the disk, too
-  disk("");
-  const task = await ended("admin", id);
-  assert.deepEqual([task.status, task.imported], ["succeeded", 20_000]);
+  let total = 0;
+  for (let isFaster = true; isFaster;) {
+    const { json: { id } } = await request(
+      "admin",
+      "POST /notes",
+      lines,
+      ndjson,
+    );
+    disk("full");
+    while ((await created()).errorCode !== 50301);
+    const { json: { status } } = await request("admin", `GET /tasks/${id}`);
+    isFaster = status === "succeeded";
+    disk("");
+    const task = await ended("admin", id);
+    assert.deepEqual([task.status, task.imported], ["succeeded", 20_000]);
+    total += task.imported;
+  }
   const found = await request("admin", "GET /notes?text=Short&limit=1");
-  assert.equal(found.headers["x-total-count"], "20000");
+  assert.equal(found.headers["x-total-count"], String(total));
 });
 
 test("A small server knows the last keys, and pauses an import when memory is full", async (t) => {

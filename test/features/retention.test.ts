@@ -4,7 +4,14 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { beside, send, serve, stop, temporaryFolder } from "../server.ts";
+import {
+  beside,
+  preload,
+  send,
+  serve,
+  stop,
+  temporaryFolder,
+} from "../server.ts";
 
 const dayMs = 86_400_000;
 const daysAgo = (days: number) =>
@@ -58,11 +65,13 @@ test("What has expired goes, but what others require", async () => {
   await stop(server);
 });
 
-const preload = `--import=${beside("later")}`;
-
 test("A clock that leaps is not believed", async () => {
   const LATER = String(10 * dayMs);
-  const server = await serve({ ...options, LATER, NODE_OPTIONS: preload });
+  const server = await serve({
+    ...options,
+    LATER,
+    NODE_OPTIONS: preload("later"),
+  });
   while (!/clock/.test(server.output)) {
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
@@ -73,7 +82,11 @@ test("A clock that leaps is not believed", async () => {
 
 test("A clock that is not set shows the newest time of the log", async () => {
   const LATER = String(-Date.now());
-  const server = await serve({ ...options, LATER, NODE_OPTIONS: preload });
+  const server = await serve({
+    ...options,
+    LATER,
+    NODE_OPTIONS: preload("later"),
+  });
   const request = (path: string, body: object, token = "") =>
     send(server.origin, `/v1${path}`, {
       method: "POST",
@@ -93,7 +106,7 @@ test("A clock that is not set shows the newest time of the log", async () => {
 test("A clock that is not set lets a first start load samples", async () => {
   const LATER = String(-Date.now());
   const DATA_DIR = join(folder, "unset");
-  const set = { ...options, DATA_DIR, LATER, NODE_OPTIONS: preload };
+  const set = { ...options, DATA_DIR, LATER, NODE_OPTIONS: preload("later") };
   const server = await serve(set);
   assert.ok((await readings(server.origin, () => true)).length > 0);
   await stop(server);
