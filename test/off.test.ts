@@ -46,7 +46,11 @@ const rows: readonly (readonly [
 ])[] = [
   ["open-network", "GET /health", 400, 200, { Host: "" }],
   ["memory", "GET /health", 200, 200],
-  ["idempotency", "POST /v1/zoos", 422, 201, { "Idempotency-Key": "a" }, zoo],
+  ["idempotency", "POST /v1/zoos", 201, 201, { "Idempotency-Key": "a" }, zoo],
+  ["idempotency", "POST /v1/zoos", 422, 201, { "Idempotency-Key": "a" }, {
+    ...zoo,
+    name: "other",
+  }],
   ["events", "OPTIONS /v1/events", 200, 404],
   ["openapi", "GET /v1/openapi.json", 200, 404],
   ["indexes", "GET /v1/zoos?id=1", 200, 200],
@@ -115,12 +119,7 @@ async function check(
     const expected = isOn ? on : off;
     const place = `${feature}: ${request}: ${answer.text.slice(0, 300)}`;
     if (typeof expected === "number") {
-      // The key was used with another body before.
-      if (feature === "idempotency" && isOn) {
-        const again = { ...zoo, name: "other" };
-        const sent = { method, headers, body: again };
-        assert.equal((await send(server.origin, path, sent)).status, 422);
-      } else assert.equal(answer.status, expected, place);
+      assert.equal(answer.status, expected, place);
     } else {
       assert.match(String(answer.headers[expected[0]]), expected[1], place);
     }

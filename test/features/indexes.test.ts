@@ -22,11 +22,11 @@ writeFileSync(
           name: string({ maxLength: 100 }),
           weight: optional(number()),
           kind: choice("a", "b", "c"),
-          isNew: optional(boolean(), false),
+          is_new: optional(boolean(), false),
           day: optional(date()),
         } }),
     ],
-  });`.replace("isNew", "is_new"),
+  });`,
 );
 
 let seed = 7;
