@@ -95,16 +95,17 @@ export function createRequests(seed: number, users: Value) {
     else if (draw(4) === 0) {
       call.headers["If-Match"] = pick(conditions);
       call.headers["If-None-Match"] = pick(conditions);
+      former = call;
     }
     if (verb === "write") call.body = bodyOf(call);
     if (method === "POST" && draw(3) === 0) {
       call.headers["Idempotency-Key"] = `${draw(1e9)}`;
       if (draw(3)) call.body = [call.body, bodyOf(call)];
+      former = call;
     }
     if (verb === "delete" && of.children[0] && draw(2)) {
       call.query.cascade = true;
     }
-    former = draw(9) ? former : call;
     return call;
   };
 }
