@@ -236,7 +236,7 @@ export const forms: Readonly<Record<string, Test>> = {
   },
 
   // The last one, as Firefox has one tab for all.
-  async "Sign out leaves nothing in the storage, on the page or behind it"(
+  async "Sign out leaves nothing in the storage, on the page or before"(
     tab,
     { origin },
   ) {

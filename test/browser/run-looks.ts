@@ -65,7 +65,7 @@ test("Three hundred collections leave room for the page", async () => {
   tab.check();
 });
 
-test("A text of 100,000 characters is shown, edited and kept", async () => {
+test("A text of 100,000 characters is shown, edited and stored", async () => {
   const story = "A long story. ".repeat(7142) + "The end.";
   const thing = { title: "Long", story };
   const { id } = await crowded.request("POST", "things_7", thing);
