@@ -5,6 +5,7 @@
  */
 
 import { Buffer } from "node:buffer";
+import fs from "node:fs";
 import files, { type FileHandle } from "node:fs/promises";
 import { syncBuiltinESMExports } from "node:module";
 import { basename, dirname, join } from "node:path";
@@ -68,14 +69,16 @@ export class Disk {
   get files() {
     return {
       readdir: async () => [...this.names.keys()],
-      stat: async (path: string) => {
-        const inode = this.names.get(basename(path));
-        if (inode) return { ino: inode.ino, size: inode.bytes.length };
-        if (/[.]/.test(basename(path))) {
-          throw errorOf("ENOENT");
-        }
-        return { mode: 0o700, isDirectory: () => true };
+      statSync: (path: string) => {
+        const inode = this.#find(path);
+        return {
+          ino: inode?.ino,
+          size: inode?.bytes.length,
+          mode: 0o700,
+          isDirectory: () => !inode,
+        };
       },
+      stat: async (path: string) => this.files.statSync(path),
       open: async (path: string, flags?: string) => this.#open(path, flags),
       writeFile: async (file: FileHandle, parts: Iterable<Buffer | string>) => {
         let size = 0;
@@ -93,8 +96,7 @@ export class Disk {
       },
       rename: async (from: string, to: string) => {
         this.#step("rename");
-        const inode = this.names.get(basename(from));
-        if (!inode) throw errorOf("ENOENT");
+        const inode = this.#find(from) as Inode;
         this.names.delete(basename(from));
         this.names.set(basename(to), inode);
       },
@@ -130,14 +132,24 @@ export class Disk {
   #open(path: string, flags = "r"): FileHandle {
     this.#step("open");
     const name = basename(path);
-    let inode = this.names.get(name);
-    if (!inode && flags === "w+") {
-      const ino = ++this.#inodes;
+    if (flags === "w+" && !this.names.has(name)) {
       const none = Buffer.alloc(0);
-      inode = { ino, bytes: none, durable: none, lost: undefined };
-      this.names.set(name, inode);
-    } else if (!inode && /[.]/.test(name)) throw errorOf("ENOENT");
-    return this.#handle(inode) as unknown as FileHandle;
+      this.names.set(name, {
+        ino: ++this.#inodes,
+        bytes: none,
+        durable: none,
+        lost: undefined,
+      });
+    }
+    return this.#handle(this.#find(path)) as unknown as FileHandle;
+  }
+
+  /** Returns a file, and nothing for the folder, whose name has no dot. */
+  #find(path: string) {
+    const name = basename(path);
+    const inode = this.names.get(name);
+    if (!inode && /[.]/.test(name)) throw errorOf("ENOENT");
+    return inode;
   }
 
   #handle(inode: Inode | undefined) {
@@ -231,7 +243,7 @@ export class Disk {
   with(name: string, bytes: Buffer): Disk {
     const disk = new Disk();
     for (const [each, inode] of this.names) {
-      disk.names.set(each, { ...inode, bytes: inode.bytes });
+      disk.names.set(each, { ...inode });
     }
     disk.names.set(name, {
       ino: 0,
@@ -244,7 +256,10 @@ export class Disk {
 }
 
 type Method = (...options: unknown[]) => unknown;
-const real: Record<string, Method> = { ...files } as never;
+const real: Record<string, Method> = {
+  ...files,
+  statSync: fs.statSync,
+} as never;
 
 const anyDisk = new Disk();
 
@@ -258,7 +273,7 @@ for (const name of Object.keys(anyDisk.files)) {
     const methods: typeof real = disk ? disk.files as never : real;
     return methods[name]?.(...options);
   };
-  Object.assign(files, { [name]: method });
+  Object.assign(name === "statSync" ? fs : files, { [name]: method });
 }
 syncBuiltinESMExports();
 
