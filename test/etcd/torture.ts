@@ -28,13 +28,13 @@ if (spawnSync("etcd", ["--version"]).error) {
 const [, , rounds = "200", size = "3"] = process.argv;
 
 const hosts: string[] = [];
-while (hosts.length < 2 * Number(size)) {
+while (hosts.length < 2 * +size) {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
   hosts.push(`127.0.0.1:${(server.address() as AddressInfo).port}`);
   server.close();
 }
-const peers = hosts.splice(Number(size));
+const peers = hosts.splice(+size);
 const cluster = peers.map((peer) => `${peer}=http://${peer}`).join();
 const nodes = hosts.map((host, at) => {
   const peer = peers[at];
@@ -86,7 +86,7 @@ let longest = 0;
 /** Writes one text after the other. */
 async function write(server: Server): Promise<void> {
   for (;; await delay(10)) {
-    const text = String(count++).padEnd(1000, "x");
+    const text = `${count++}`.padEnd(1000, "x");
     const { status } = await send(server.run.origin, "/v1/notes", {
       method: "POST",
       body: { text },
@@ -133,7 +133,7 @@ const kinds: ((leader: Server, node: Node) => unknown)[] = [
 [...servers, ...servers].forEach(write);
 setInterval(() => servers.forEach(read), 100);
 while (!leader) await delay(20);
-for (let round = 0; round < Number(rounds) && faults.length === 0;) {
+for (let round = 0; round < +rounds && faults.length === 0;) {
   const work = kinds[round % kinds.length];
   const node = nodes[round++ % nodes.length];
   longest = 0;
