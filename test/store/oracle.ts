@@ -22,7 +22,7 @@ interface Inode {
   /** What is on the disk. */
   durable: Buffer;
   /** What was dirty when a sync failed: the system takes it for written. */
-  lost: Buffer | undefined;
+  lost?: Buffer | undefined;
 }
 
 export type Operation =
@@ -109,10 +109,6 @@ export class Disk {
     };
   }
 
-  get #free(): number {
-    return this.capacity - this.used;
-  }
-
   get used(): number {
     let used = 0;
     for (const { bytes } of this.names.values()) used += bytes.length;
@@ -138,7 +134,6 @@ export class Disk {
         ino: ++this.#inodes,
         bytes: none,
         durable: none,
-        lost: undefined,
       });
     }
     return this.#handle(this.#find(path)) as unknown as FileHandle;
@@ -172,7 +167,10 @@ export class Disk {
       ) => {
         const fault = this.#step("write");
         const growth = position + length - inode.bytes.length;
-        const missing = Math.max(0, growth - Math.max(this.#free, 0));
+        const missing = Math.max(
+          0,
+          growth - Math.max(this.capacity - this.used, 0),
+        );
         const bytesWritten = fault ? length >> 1 : length - missing;
         if (bytesWritten < Math.min(length, 1)) throw errorOf("ENOSPC");
         const end = position + bytesWritten;
@@ -249,7 +247,6 @@ export class Disk {
       ino: 0,
       bytes,
       durable: bytes,
-      lost: undefined,
     });
     return disk;
   }
@@ -309,7 +306,7 @@ export function textOf(tables: ReadonlyMap<string, Table>): string {
     lastId,
     ...rows.slice().map(({ stored }) => stored),
   ]);
-  return JSON.stringify(state.filter(([, lastId]) => lastId !== 0).sort());
+  return JSON.stringify(state.filter(([, lastId]) => lastId).sort());
 }
 
 /** What a restart may find. */
