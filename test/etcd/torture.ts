@@ -8,7 +8,7 @@ import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { writeFileSync } from "node:fs";
-import { type AddressInfo, createServer } from "node:net";
+import { createServer } from "node:net";
 import { join } from "node:path";
 import process from "node:process";
 import { setTimeout as delay } from "node:timers/promises";
@@ -31,7 +31,7 @@ const hosts: string[] = [];
 while (hosts.length < 2 * +size) {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
-  hosts.push(`127.0.0.1:${(server.address() as AddressInfo).port}`);
+  hosts.push(`127.0.0.1:${Object(server.address()).port}`);
   server.close();
 }
 const peers = hosts.splice(+size);
@@ -133,7 +133,7 @@ const kinds: ((leader: Server, node: Node) => unknown)[] = [
 [...servers, ...servers].forEach(write);
 setInterval(() => servers.forEach(read), 100);
 while (!leader) await delay(20);
-for (let round = 0; round < +rounds && faults.length === 0;) {
+for (let round = 0; round < +rounds && !faults[0];) {
   const work = kinds[round % kinds.length];
   const node = nodes[round++ % nodes.length];
   longest = 0;
