@@ -55,7 +55,7 @@ export async function startLibrary(environment: Environment) {
       const user = { username, role: username.replace(/\d+/, ""), password };
       assert.equal((await request("admin", "POST /users", user)).status, 201);
     }
-    const form = { username, password };
+    const form = { username, password, expires_in: 1e6 };
     const { json } = await request("anyone", "POST /authorizations", form);
     tokens.set(username, json.token);
     return json.token;

@@ -20,7 +20,7 @@ export function createRequests(seed: number, users: Value) {
   const idOf = ({ rows, lastId }: Value): number =>
     pick(draw(30) ? [...rows.keys()] : [1 + draw(lastId + 1)]) ?? 1;
   const valueOf = ({ optional, target, samples }: Value): Value => {
-    if (optional === null && draw(4) === 0) return null;
+    if (optional === null && !draw(4)) return null;
     return target ? idOf(target) : pick(samples);
   };
 
@@ -61,7 +61,7 @@ export function createRequests(seed: number, users: Value) {
 
   let former: Value;
   return (): Value => {
-    if (former && draw(20) === 0) {
+    if (former && !draw(20)) {
       return draw(4)
         ? former
         : { ...former, user: pick(users), body: bodyOf(former) };
@@ -73,7 +73,7 @@ export function createRequests(seed: number, users: Value) {
       ? undefined
       : idOf(of);
     const row = of.rows.get(id);
-    const relation = draw(3) ? undefined : pick(of.parents);
+    const relation = !draw(3) && pick(of.parents);
     const scope = relation &&
       { ...relation, id: row?.[relation.property] ?? idOf(relation.target) };
     const list = scope
@@ -92,13 +92,13 @@ export function createRequests(seed: number, users: Value) {
     };
     const conditions = [undefined, tags.get(row), '"x"', "*"];
     if (verb === "read" && !id) Object.assign(call, search(of));
-    else if (draw(4) === 0) {
+    else if (!draw(4)) {
       call.headers["If-Match"] = pick(conditions);
       call.headers["If-None-Match"] = pick(conditions);
       former = call;
     }
     if (verb === "write") call.body = bodyOf(call);
-    if (method === "POST" && draw(3) === 0) {
+    if (method === "POST" && !draw(3)) {
       call.headers["Idempotency-Key"] = `${draw(1e9)}`;
       if (draw(3)) call.body = [call.body, bodyOf(call)];
       former = call;
