@@ -108,8 +108,6 @@ export function launchChromium() {
 const keys: Readonly<Record<string, readonly [code: number, text?: string]>> = {
   Tab: [9],
   Enter: [13, "\r"],
-  Escape: [27],
-  ArrowDown: [40],
 };
 
 function driverOf(
@@ -161,10 +159,6 @@ function driverOf(
           { name: "prefers-reduced-motion", value: "reduce" },
         ],
       });
-    },
-    async screenshot() {
-      const { data } = await call("Page.captureScreenshot");
-      return Buffer.from(data, "base64");
     },
   };
 }

@@ -3,7 +3,7 @@
 import { after, test } from "node:test";
 import { launchFirefox } from "./firefox.ts";
 import { forms } from "./forms.ts";
-import { password, startSite } from "./site.ts";
+import { startSite } from "./site.ts";
 
 const [site, { tab, close }] = await Promise.all([
   startSite(),
@@ -11,7 +11,7 @@ const [site, { tab, close }] = await Promise.all([
 ]);
 after(() => Promise.all([site.close(), close()]));
 await tab.open(site.origin);
-await tab.signIn("admin", password);
+await tab.signIn();
 for (const [title, work] of Object.entries(forms)) {
   test(title, () => work(tab, site));
 }

@@ -10,7 +10,7 @@ import { gzipSync } from "node:zlib";
 import { send, temporaryFolder } from "../server.ts";
 import { launchChromium } from "./chromium.ts";
 import { looks, paths } from "./looks.ts";
-import { password, startSite } from "./site.ts";
+import { startSite } from "./site.ts";
 
 /** A declaration with many collections, and with long texts. */
 const many = join(temporaryFolder(), "many.mjs");
@@ -36,7 +36,7 @@ after(() => Promise.all([site, crowded, chromium].map((each) => each.close())));
 async function openTab(origin: string) {
   const tab = await chromium.createTab();
   await tab.open(origin);
-  await tab.signIn("admin", password);
+  await tab.signIn();
   return tab;
 }
 

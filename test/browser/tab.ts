@@ -2,6 +2,7 @@
 /** A tab as a person uses it: opens, clicks what has a name, types, and sees texts. What is not there yet is waited for. */
 
 import assert from "node:assert/strict";
+import { password } from "./site.ts";
 
 /** What each browser does in its own way. */
 export interface Driver {
@@ -17,7 +18,6 @@ export interface Driver {
     height: number,
     scheme: "light" | "dark",
   ) => Promise<void>;
-  readonly screenshot?: () => Promise<Uint8Array>;
 }
 
 const patienceMs = 30_000;
@@ -159,9 +159,9 @@ export class Tab {
     );
   }
 
-  async signIn(username = "admin", password = "admin-password") {
+  async signIn(): Promise<void> {
     await this.click("Sign in");
-    await this.type("#sign-in [name=username]", username);
+    await this.type("#sign-in [name=username]", "admin");
     await this.type("#sign-in [name=password]", password);
     await this.click("#sign-in .primary");
     await this.sees("You are signed in");
@@ -190,11 +190,9 @@ export class Tab {
   /** Ends the sign-in behind the back of the page. */
   async revoke(): Promise<void> {
     await this.run(async () => {
-      const [text = ""] = Object.entries(sessionStorage)
-        .filter(([name]) => name.endsWith(" session")).map(([, value]) =>
-          value
-        );
-      const { token, url } = JSON.parse(text);
+      const stored = Object.entries(sessionStorage);
+      const found = stored.find(([name]) => name.endsWith(" session"));
+      const { token, url } = JSON.parse(found?.[1] ?? "");
       const headers = { Authorization: `Bearer ${token}` };
       await fetch(url, { method: "DELETE", headers });
     });

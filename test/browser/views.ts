@@ -137,7 +137,7 @@ export const views: Readonly<Record<string, Test>> = {
     const zoo = { name: "Live", city: "Ulm", country: "DE" };
     const { id } = await site.request("POST", "zoos", zoo);
     await tab.open(`${site.origin}/v1/zoos?name:starts=Live`);
-    await tab.signIn("admin", password);
+    await tab.signIn();
     await tab.sees("● live", "#live");
     await site.request("PATCH", `zoos/${id}`, { city: "Live city" });
     await tab.sees("Live city", "main table");
@@ -155,7 +155,7 @@ export const views: Readonly<Record<string, Test>> = {
     site,
   ) {
     await tab.open(`${site.origin}/v1/zoos?name:starts=O'Brien`);
-    await tab.signIn("admin", password);
+    await tab.signIn();
     await tab.click("#exchanges details:has(.post) summary");
     await tab.sees("POST creates. It is not idempotent", "details[open]");
     await tab.sees(`"password": "…"`, "details[open]");
@@ -210,7 +210,7 @@ export const views: Readonly<Record<string, Test>> = {
   ) {
     await tab.open(`${site.origin}/docs#lesson-1`);
     await tab.sees("Sign in first", "main");
-    await tab.signIn("admin", password);
+    await tab.signIn();
     const before = await site.request("GET", "zoos?name:starts=Lesson");
     for (let lesson = 1; lesson <= 12; lesson++) {
       await tab.open(`${site.origin}/docs#lesson-${lesson}`);
@@ -248,7 +248,7 @@ export const views: Readonly<Record<string, Test>> = {
     await press("Enter");
     assert.equal(await tab.focused(), "main");
     assert.equal(await tab.address(), "/v1/zoos");
-    await tab.signIn("admin", password);
+    await tab.signIn();
     const tabTo = async (text: string) => {
       for (let count = 0; count < 60; count++) {
         if ((await tab.focused()).startsWith(text)) return;
