@@ -1,4 +1,4 @@
-/** What was acknowledged is there after every crash: CONTRACT section 4, durable. */
+/** What the disk does decides what clients get: CONTRACT section 4, durable. `features/crash.test.ts` has what is there after a crash. */
 
 import assert from "node:assert/strict";
 import { join } from "node:path";
@@ -29,84 +29,6 @@ async function asAdmin({ origin }: Server, given?: string) {
       send(origin, `/v1${path}`, { method, body, headers }),
   };
 }
-
-/** What is known of a zoo: its id once it is acknowledged, its city, and what may be instead. */
-interface Known {
-  id?: number;
-  city: string;
-  next?: string;
-  deletion?: "sent" | "acknowledged";
-}
-
-test("A crash loses nothing that was acknowledged", async () => {
-  const DATA_DIR = join(temporaryFolder(), "store");
-  const known = new Map<string, Known>();
-  const ids = new Set<number>();
-  let count = 0;
-  let server = await serve({ DATA_DIR, JWT_SECRET: "" });
-  const { token } = await asAdmin(server);
-  for (const end of [12, 60]) {
-    const { request } = await asAdmin(server, token); // which is valid after each crash
-    let acknowledged = 0;
-    const done = (answer: Answer, status: number) => {
-      assert.equal(answer.status, status, answer.text);
-      // The signal comes in the moment of an acknowledgement.
-      if (++acknowledged === end) server.child.kill("SIGKILL");
-      return answer;
-    };
-    const write = async () => {
-      while (acknowledged < end) {
-        const name = `zoo ${count++}`;
-        const state: Known = { city: "b" };
-        known.set(name, state);
-        const created = done(await request("POST", "/zoos", zoo(name)), 201);
-        const id = Number(created.json.id);
-        assert.ok(!ids.has(id), "an id is given twice");
-        ids.add(id);
-        Object.assign(state, { id, next: "c" });
-        done(await request("PATCH", `/zoos/${id}`, { city: "c" }), 201);
-        state.city = "c";
-        if (count % 3 > 0) continue;
-        state.deletion = "sent";
-        done(await request("DELETE", `/zoos/${id}`), 204);
-        state.deletion = "acknowledged";
-      }
-    };
-    const writers = Array.from({ length: 6 }, () =>
-      write().catch((error) => {
-        if (error instanceof assert.AssertionError) throw error;
-      }));
-    await Promise.all(writers);
-    await stop(server, 0);
-    server = await serve({ DATA_DIR, JWT_SECRET: "" });
-    const seen = new Set<string>();
-    for (let offset = 0, total = 1; offset < total; offset += 100) {
-      const { json, headers } = await send(
-        server.origin,
-        `/v1/zoos?limit=100&offset=${offset}`,
-      );
-      total = Number(headers["x-total-count"]);
-      for (const { id, name, city } of json) {
-        const state = known.get(name);
-        assert.ok(state && !seen.has(name), `${name} is unknown or twice`);
-        assert.notEqual(state.deletion, "acknowledged", `${name} is back`);
-        assert.ok(
-          city === state.city || city === state.next,
-          `${name} has ${city}`,
-        );
-        assert.equal(id, state.id ?? id);
-        seen.add(name);
-        Object.assign(state, { id, city });
-      }
-    }
-    for (const [name, { id, deletion }] of known) {
-      if (id !== undefined && deletion === undefined) {
-        assert.ok(seen.has(name), `${name} is lost`);
-      }
-      if (!seen.has(name)) known.delete(name);
-    }
-  }
-});
 
 test("A disk decides when a write counts", async (t) => {
   const { disk, environment, untilHeld } = createDisk();

@@ -2,51 +2,83 @@
 
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
+import process from "node:process";
 import { test } from "node:test";
+import { setImmediate } from "node:timers/promises";
+import {
+  generationOf,
+  type Header,
+  logName,
+  snapshotName,
+} from "../../src/store/log.ts";
 import { readFolder } from "../../src/store/recovery.ts";
 import { openFolder } from "../../src/store/folder.ts";
-import { type Store, StoreError } from "../../src/store/store.ts";
+import { type Place, Store } from "../../src/store/store.ts";
 import { tablesOf } from "../../src/store/table.ts";
-import { Disk, type Fault, Model, script, textOf } from "./oracle.ts";
+import {
+  Disk,
+  faults as anyFault,
+  Model,
+  type Random,
+  randomOf,
+  script,
+  textOf,
+} from "./oracle.ts";
 
 const declared = { zoos: {}, animals: { by: ["zoo_id"] } };
 const logBytes = 2048;
-const transactions = 8;
+const transactions = 16;
+/** For `npm run torture`: another seed, more lives of each store, more states after each power cut. */
+const { SEED = "1", LIVES = "2" } = process.env;
+const seed = Number(SEED);
+const lives = Number(LIVES);
 
 const noLock = () => Promise.resolve(() => Promise.resolve());
 const open = (disk: Disk, bytes = logBytes) =>
   openFolder(disk.folder, declared, bytes, noLock);
 
-/** Runs the script, in groups that share a write. */
+/** Runs transactions, of which some share a write and some come while another one is written. */
 async function run(
   disk: Disk,
   model: Model,
-  endsWhenRefused = false,
+  random: Random,
+  what = "",
 ): Promise<void> {
   const store = await open(disk).catch(() => undefined);
   if (!store) return;
+  model.restart(textOf(store.tables), what);
   const running: Promise<void>[] = [];
-  for (const mutations of script(transactions)) {
+  for (const mutations of script(random, transactions)) {
     running.push(model.run(store, mutations));
-    if (running.length % 3 !== 0) await running.at(-1);
-    if (endsWhenRefused && model.refused > 0) return;
+    const turns = random(4);
+    if (turns === 3) await running.at(-1);
+    for (let turn = 0; turn < turns; turn++) await setImmediate();
+    if (disk.isKilled) break;
+    if (random(3) === 0) await store.whenRoom();
   }
   await Promise.all(running);
+  assert.equal(store.seq, store.durableSeq, what);
   await store.close().catch(() => {});
 }
 
 /** Opens what a crash has left, checks it, and that it can be written durably again. */
-async function judge(disk: Disk, model: Model, what: string): Promise<void> {
+async function judge(
+  disk: Disk,
+  possible: readonly string[],
+  what: string,
+): Promise<void> {
   const store = await open(disk).catch((error) =>
     assert.fail(`${what}: ${error.stack}`)
   );
   try {
     const found = textOf(store.tables);
-    assert.ok(model.possible.includes(found), `${what}: ${found}`);
+    assert.ok(possible.includes(found), `${what}: ${found}`);
+    const names = [...disk.names.keys()].join();
+    assert.ok(store.notices.length === 0 || names.includes(".torn"), what);
     const later = new Model();
     await later.run(store, [["put", "zoos", { id: 99, name: what }]]);
     assert.equal(later.acknowledged, 1, what);
-    for (const each of [disk.restart(), disk.restart(() => false)]) {
+    for (const each of [disk.restart(), disk.cut(() => 0)]) {
       const tables = tablesOf(declared);
       await readFolder(each.folder, tables);
       assert.equal(textOf(tables), textOf(store.tables), what);
@@ -56,59 +88,67 @@ async function judge(disk: Disk, model: Model, what: string): Promise<void> {
   }
 }
 
-/** Returns a source of numbers below 1 that are the same at each run. */
-function randomOf(seed: number): () => number {
-  return () => (seed = (seed * 48271 + 11) % 2147483647) / 2147483647;
-}
-
-/** Judges all crashes after the script with a fault. */
-async function crash(fault: Fault, at: number): Promise<number> {
-  const disk = new Disk();
-  disk.fault = (_, count) => count === at ? fault : undefined;
+/** Runs some lives of a store, the first with a fault at an operation, and judges what each may leave at its end and at some moments before. */
+async function crash(faults: readonly string[], at: number): Promise<number> {
+  const random = randomOf(seed * 1000 + at);
   const model = new Model();
-  await run(disk, model, fault === "short");
-  const what = `${fault} at operation ${at}`;
-  const random = randomOf(at);
-  await judge(disk.restart(), model, `${what}, process ended`);
-  await judge(disk.restart(() => false), model, `${what}, power cut`);
-  await judge(
-    disk.restart(() => random() < 0.5),
-    model,
-    `${what}, power cut in between`,
-  );
-  if (fault !== "EIO") return disk.count;
-  // The process has ended, and what a failed sync has lost is in memory only.
-  const again = disk.restart();
-  const store = await open(again);
-  Object.assign(model, { possible: [textOf(store.tables)], isFailed: false });
-  await model.run(store, [["put", "zoos", { id: 98, name: "last" }]]);
-  await store.close();
-  await judge(again.restart(() => false), model, `${what}, both`);
-  return disk.count;
+  let disk = new Disk();
+  let what = `Seed ${seed}`;
+  let count = 0;
+  for (let life = 0; life < lives; life++) {
+    const next = life > 0 ? random(60) : at;
+    const possible = life > 0 ? anyFault : faults;
+    const fault = possible[random(possible.length)] ?? "";
+    const moments: (readonly [Disk, readonly string[]])[] = [];
+    let struck = "";
+    disk.fault = (operation, count) => {
+      if (count > next && random(4) === 0 && moments.length < lives) {
+        moments.push([disk.restart(), [...model.possible]]);
+      }
+      if (count !== next) return undefined;
+      struck = operation;
+      return fault;
+    };
+    what += `, ${fault} at ${next}`;
+    await run(disk, model, random, what);
+    if (struck === "write" && /[CT]$|short/.test(fault)) {
+      assert.ok(!model.isFailed, what);
+    }
+    count ||= disk.count;
+    for (
+      const [left, possible] of [...moments, [disk, model.possible] as const]
+    ) {
+      await judge(left.restart(), possible, `${what}, process ended`);
+      for (let cut = 1; cut < lives; cut++) {
+        await judge(left.cut(random), possible, `${what}, power cut`);
+      }
+      await judge(left.cut(() => 0), possible, `${what}, nothing more written`);
+    }
+    disk = random(2) === 0 ? disk.restart() : disk.cut(random);
+  }
+  return count;
 }
 
 test("A crash at each file operation loses nothing that was acknowledged", async () => {
-  for (let at = 1; await crash("kill", at) >= at; at++);
+  for (let at = 1; await crash(["kill"], at) >= at; at++);
 });
 
 test("An error of each file operation is not taken for success", async () => {
-  for (let at = 1; await crash("EIO", at) >= at; at++);
+  for (let at = 1; await crash(["EIO", "EROFS"], at) >= at; at++);
 });
 
 test("A full disk at each file operation changes nothing", async () => {
-  for (const fault of ["ENOSPC", "short"] as const) {
-    for (let at = 1; await crash(fault, at) >= at; at++);
+  for (const full of [["ENOSPC", "EDQUOT"], ["short"]]) {
+    for (let at = 1; await crash(full, at) >= at; at++);
   }
 });
 
 test("A full disk lets deletions through, also after a restart", async () => {
   // The shorter script ends before the first snapshot.
   for (
-    const [isKilled, count, bytes] of [
-      [false, transactions, logBytes],
-      [true, transactions, logBytes],
-      [false, 3, 8 * logBytes],
-      [true, 3, 8 * logBytes],
+    const [count, bytes] of [
+      [transactions, logBytes],
+      [3, 8 * logBytes],
     ] as const
   ) {
     const disk = new Disk();
@@ -128,16 +168,15 @@ test("A full disk lets deletions through, also after a restart", async () => {
       await model.run(store, [["del", "zoos", id]]);
       assert.equal(model.acknowledged, acknowledged + 1);
     };
-    for (const mutations of script(count)) {
+    for (const mutations of script(randomOf(seed), count)) {
       await model.run(store, mutations);
     }
     disk.capacity = disk.used;
     assert.ok(await fill(store) > 0);
     await deleteOne(store);
-    if (!isKilled) await store.close();
     const next = disk.restart();
     next.capacity = disk.capacity;
-    if (isKilled) await store.close();
+    await store.close();
     const again = await open(next, bytes);
     assert.equal(textOf(again.tables), model.possible[0]);
     assert.deepEqual(again.notices, []);
@@ -148,92 +187,98 @@ test("A full disk lets deletions through, also after a restart", async () => {
   }
 });
 
-/** Returns a disk with three logs and a snapshot, all states that it has had, and its last. */
+/** Returns the lines of a file without the zeros after them. */
+const linesOf = (disk: Disk, name: string) => {
+  const { bytes = Buffer.alloc(0) } = disk.names.get(name) ?? {};
+  return bytes.subarray(0, bytes.indexOf("\n\0") + 1 || undefined);
+};
+
+/** Returns a disk with logs and snapshots, the newest generation, and all states that it has had. */
 async function sample() {
-  const disk = new Disk();
+  const draft = "snapshot-1.jsonl.tmp"; // of a crash
+  const disk = new Disk().with(draft, Buffer.alloc(1));
   const model = new Model();
-  await run(disk, model);
-  assert.equal(model.refused, 0);
-  return { disk: disk.restart(), states: model.history };
+  const random = randomOf(seed);
+  let generation = 1;
+  while (linesOf(disk, logName(generation)).length < 1536 || generation < 3) {
+    await run(disk, model, random);
+    while (disk.names.has(logName(generation + 1))) generation++;
+  }
+  assert.ok(!disk.names.has(draft));
+  return { disk, generation, model };
 }
 
-/** Reads a disk with other bytes in a file: nothing that an intact line proves may be missing, and nothing at all but from the end of the last log; or it is refused with the place. */
-async function checkDamage(
-  { disk, states }: Awaited<ReturnType<typeof sample>>,
-  name: string,
+/** Yields what may happen to a file; true if its end may be missing. */
+function* damagesOf(
   bytes: Buffer,
-  { what, mayBeShorter = false }: {
-    readonly what: string;
-    readonly mayBeShorter?: boolean;
-  },
-): Promise<void> {
-  const tables = tablesOf(declared);
-  const damaged = disk.with(name, bytes);
-  try {
-    await readFolder(damaged.folder, tables);
-  } catch (error) {
-    assert.ok(error instanceof StoreError, `${name}, ${what}: ${error}`);
-    assert.match(error.message, /(wal|snapshot)-\d+\.jsonl is damaged/);
-    return;
+): Generator<readonly [what: string, bytes: Buffer, isShorter: boolean]> {
+  for (let at = 0; at < bytes.length; at++) {
+    yield [`${at} bytes`, bytes.subarray(0, at), true];
+    const flipped = Buffer.from(bytes);
+    flipped[at] = (flipped[at] ?? 0) ^ 1 << (at + seed) % 8;
+    yield [`a bit of ${at}`, flipped, false];
+    if (at % 512 > 0) continue;
+    const zeroed = Buffer.from(bytes);
+    zeroed.subarray(at, at + 512).fill(0);
+    yield [`sector of ${at}`, zeroed, true];
   }
-  const proofs = bytes.toString().matchAll(/"seq":\d+,"durable":(\d+),.*\n/g);
-  const proven = Math.max(0, ...Array.from(proofs, ([, seq]) => Number(seq)));
-  const allowed = states.slice(mayBeShorter ? proven : -1);
-  const found = textOf(tables);
-  assert.ok(allowed.includes(found), `${name}, ${what}: ${found}`);
+  const lines = bytes.toString("latin1").split(/(?<=\n)/);
+  for (const [at, line] of lines.entries()) {
+    const next = lines[at + 1] ?? "";
+    for (
+      const [other, count] of [["", 1], [line + line, 1], [
+        next + line,
+        2,
+      ]] as const
+    ) {
+      const text = lines.toSpliced(at, count, other).join("");
+      yield [`line ${at}`, Buffer.from(text, "latin1"), other + next === ""];
+    }
+  }
 }
 
 test("Damage of any file is refused, or nothing is lost", async (t) => {
   const all = await sample();
   const without = await sample();
-  without.disk.names.delete("snapshot-2.jsonl");
-  for (
-    const [from, name] of [
-      [without, "wal-1.jsonl"],
-      [all, "snapshot-2.jsonl"],
-      [all, "wal-2.jsonl"],
-    ] as const
-  ) {
-    const file = from.disk.names.get(name)?.bytes ?? Buffer.alloc(0);
-    const bytes = file.subarray(0, file.indexOf("\n\0") + 1 || undefined);
-    assert.ok(bytes.length > 1024, name);
-    const isLast = name === "wal-2.jsonl";
+  const last = logName(all.generation);
+  const read = async (disk: Disk, name: string, bytes: Buffer) => {
+    const tables = tablesOf(declared);
+    await readFolder(disk.with(name, bytes).folder, tables);
+    return textOf(tables);
+  };
+  await assert.rejects(read(all.disk, last, linesOf(without.disk, last)));
+  const unended = linesOf(all.disk, last).subarray(0, -1);
+  await judge(all.disk.with(last, unended), all.model.possible, last);
+  without.disk.names.delete(snapshotName(without.generation));
+  for (const name of all.disk.names.keys()) {
+    const generation = generationOf(name);
+    if (generation === 0) continue;
+    const { disk, model: { history } } = generation < all.generation
+      ? without
+      : all;
+    const whole = linesOf(disk, name);
+    if (name !== last) {
+      const more = Buffer.concat([whole, Buffer.from("{")]);
+      await assert.rejects(read(disk, name, more));
+    }
     await t.test(`Truncations, bits, sectors and lines of ${name} are judged`, async () => {
-      for (let at = 0; at < bytes.length; at++) {
-        await checkDamage(from, name, bytes.subarray(0, at), {
-          what: `${at} bytes`,
-          mayBeShorter: isLast,
-        });
-        const flipped = Buffer.from(bytes);
-        flipped[at] = (flipped[at] ?? 0) ^ 1 << at % 8;
-        await checkDamage(from, name, flipped, { what: `a bit of ${at}` });
-      }
-      for (let at = 0; at < bytes.length; at += 512) {
-        const end = Math.min(at + 512, bytes.length);
-        await checkDamage(from, name, Buffer.from(bytes).fill(0, at, end), {
-          what: `sector of ${at}`,
-          mayBeShorter: isLast,
-        });
-      }
-      if (!isLast) {
-        const more = Buffer.concat([bytes, Buffer.from("{")]);
-        const disk = from.disk.with(name, more);
-        await assert.rejects(readFolder(disk.folder, tablesOf(declared)));
-      }
-      const lines = bytes.toString("latin1").split(/(?<=\n)/);
-      for (const [at, line] of lines.entries()) {
-        const next = lines[at + 1] ?? "";
-        for (const other of ["", line + line, next + line]) {
-          const changed = lines.with(at, other);
-          if (other === next + line) changed[at + 1] = "";
-          await checkDamage(
-            from,
-            name,
-            Buffer.from(changed.join(""), "latin1"),
-            {
-              what: `line ${at + 1}`,
-              mayBeShorter: isLast && other === "" && next === "",
-            },
+      for (const [what, bytes, isShorter] of damagesOf(whole)) {
+        try {
+          const found = await read(disk, name, bytes);
+          // Nothing that an intact line proves may be missing, and nothing at all but from the end of the last log.
+          const proofs = bytes.toString().matchAll(/"durable":(\d+),.*\n/g);
+          const proven = Math.max(
+            0,
+            ...Array.from(proofs, ([, seq]) => Number(seq)),
+          );
+          const allowed = history.slice(
+            isShorter && name === last ? proven : -1,
+          );
+          assert.ok(allowed.includes(found), `${name}, ${what}: ${found}`);
+        } catch (error) {
+          assert.match(
+            String(error),
+            /(wal|snapshot)-\d+\.jsonl is damaged/,
           );
         }
       }
@@ -241,15 +286,42 @@ test("Damage of any file is refused, or nothing is lost", async (t) => {
   }
 });
 
-test("A log that was moved or removed is noticed", async () => {
-  for (const isRemoved of [false, true]) {
+test("A snapshot has only what was written before", async () => {
+  const place: Place = {
+    salt: "",
+    isLong: true,
+    append: () => Promise.resolve(),
+    rotate: (seq, snapshot) => {
+      const text = Array.from(snapshot({} as Header)).join("");
+      assert.equal(text.match(/"id"/g)?.length, seq);
+      return Promise.resolve();
+    },
+    close: () => Promise.resolve(),
+  };
+  const store = new Store(place, tablesOf(declared), { seq: 0, at: "" });
+  for (let id = 1; id < 9; id++) {
+    store.transact(1, [["put", "zoos", { id, name: "x".repeat(1 << 20) }]]);
+  }
+  await store.close();
+  assert.equal(store.fault, undefined);
+});
+
+test("A log that was moved, removed or extended is noticed", async () => {
+  for (const change of ["remove", "replace", "extend"]) {
     const disk = new Disk();
     const model = new Model();
     const store = await open(disk, 8 * logBytes);
     await model.run(store, [["put", "zoos", { id: 1, name: "one" }]]);
     const { bytes = Buffer.alloc(0) } = disk.names.get("wal-1.jsonl") ?? {};
-    if (isRemoved) disk.names.delete("wal-1.jsonl");
-    else disk.names = disk.with("wal-1.jsonl", bytes).names;
+    if (change === "remove") disk.names.delete("wal-1.jsonl");
+    if (change === "replace") {
+      disk.names = disk.with("wal-1.jsonl", bytes).names;
+    }
+    if (change === "extend") {
+      Object.assign(disk.names.get("wal-1.jsonl") ?? {}, {
+        bytes: Buffer.concat([bytes, bytes]),
+      });
+    }
     await model.run(store, [["put", "zoos", { id: 2, name: "two" }]]);
     assert.ok(model.isFailed && store.fault);
     await store.close();

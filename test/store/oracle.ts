@@ -4,11 +4,13 @@
  * model of the states that a restart may find.
  */
 
+import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import fs from "node:fs";
 import files, { type FileHandle } from "node:fs/promises";
 import { syncBuiltinESMExports } from "node:module";
 import { basename, dirname, join } from "node:path";
+import { setImmediate } from "node:timers/promises";
 import { temporaryFolder } from "../server.ts";
 import type { Mutation, Store } from "../../src/store/store.ts";
 import type { Table } from "../../src/store/table.ts";
@@ -19,23 +21,23 @@ interface Inode {
   readonly ino: number;
   /** What processes see. */
   bytes: Buffer;
-  /** What is on the disk. */
-  durable: Buffer;
-  /** What was dirty when a sync failed: the system takes it for written. */
-  lost?: Buffer | undefined;
+  /** What it has been since its last sync: the disk may have each sector, and the length, of any of them. */
+  versions: readonly Buffer[];
+  /** The sectors that a failed sync has not written, and no later one will: the system takes them for written. */
+  lost: readonly number[];
 }
 
-export type Operation =
-  | "open"
-  | "write"
-  | "datasync"
-  | "sync"
-  | "truncate"
-  | "rename"
-  | "rm";
+type Names = ReadonlyMap<string, Inode>;
 
-/** What happens to an operation: an error, a write that is cut short, the end of the process in its midst. */
-export type Fault = "EIO" | "ENOSPC" | "short" | "kill";
+/** What happens to an operation: the end of the process in its midst, an error, a write that is cut short. */
+export const faults: readonly string[] = [
+  "kill",
+  "EIO",
+  "EROFS",
+  "ENOSPC",
+  "EDQUOT",
+  "short",
+];
 
 const errorOf = (code: string) => Object.assign(new Error(code), { code });
 
@@ -49,15 +51,16 @@ let created = 0;
 export class Disk {
   readonly folder = join(root, `${++created}`);
   names = new Map<string, Inode>();
-  #durableNames = new Map<string, Inode>();
+  /** What the names have been since the last sync of the folder: the disk may have each of any of them. */
+  #versions: readonly Names[] = [this.names];
   #inodes = 0;
-  #killed = false;
+  isKilled = false;
   /** How many operations there were. */
   count = 0;
   /** How many bytes there is space for. */
   capacity = Infinity;
   /** Judges each operation. */
-  fault: (operation: Operation, count: number) => Fault | undefined = () =>
+  fault: (operation: string, count: number) => string | undefined = () =>
     undefined;
 
   constructor() {
@@ -97,14 +100,15 @@ export class Disk {
       rename: async (from: string, to: string) => {
         this.#step("rename");
         const inode = this.#find(from) as Inode;
-        this.names.delete(basename(from));
-        this.names.set(basename(to), inode);
+        this.#change((names) => {
+          names.delete(basename(from));
+          names.set(basename(to), inode);
+        });
       },
       rm: async (path: string, { force = false } = {}) => {
         this.#step("rm");
-        if (!this.names.delete(basename(path)) && !force) {
-          throw errorOf("ENOENT");
-        }
+        if (!this.names.has(basename(path)) && !force) throw errorOf("ENOENT");
+        this.#change((names) => names.delete(basename(path)));
       },
     };
   }
@@ -116,27 +120,34 @@ export class Disk {
   }
 
   /** Counts an operation; throws if it fails. */
-  #step(operation: Operation): Fault | undefined {
-    if (this.#killed) throw errorOf("killed");
+  #step(operation: string): string | undefined {
+    if (this.isKilled) throw errorOf("killed");
     const fault = this.fault(operation, ++this.count);
-    if (fault === "kill") this.#killed = true;
+    if (fault === "kill") this.isKilled = true;
     if (fault === "kill" && operation === "write") return fault;
     if (fault === undefined || fault === "short") return fault;
     throw errorOf(fault);
   }
 
+  #change(change: (names: Map<string, Inode>) => void): void {
+    this.names = new Map(this.names);
+    change(this.names);
+    this.#versions = [...this.#versions, this.names];
+  }
+
   #open(path: string, flags = "r"): FileHandle {
     this.#step("open");
     const name = basename(path);
-    if (flags === "w+" && !this.names.has(name)) {
-      const none = Buffer.alloc(0);
-      this.names.set(name, {
-        ino: ++this.#inodes,
-        bytes: none,
-        durable: none,
-      });
+    const bytes = Buffer.alloc(0);
+    const isNew = flags === "w+";
+    const inode = isNew
+      ? this.names.get(name) ?? newInode(++this.#inodes, bytes)
+      : this.#find(path);
+    if (inode && isNew) {
+      change(inode, bytes, 0);
+      this.#change((names) => names.set(name, inode));
     }
-    return this.#handle(this.#find(path)) as unknown as FileHandle;
+    return this.#handle(inode) as unknown as FileHandle;
   }
 
   /** Returns a file, and nothing for the folder, whose name has no dot. */
@@ -151,7 +162,7 @@ export class Disk {
     if (!inode) { // the folder
       const sync = async () => {
         this.#step("sync");
-        this.#durableNames = new Map(this.names);
+        this.#versions = [this.names];
       };
       return { sync, close: async () => {} };
     }
@@ -167,87 +178,95 @@ export class Disk {
       ) => {
         const fault = this.#step("write");
         const growth = position + length - inode.bytes.length;
-        const missing = Math.max(
-          0,
-          growth - Math.max(this.capacity - this.used, 0),
-        );
+        const free = Math.max(this.capacity - this.used, 0);
+        const missing = Math.max(0, growth - free);
         const bytesWritten = fault ? length >> 1 : length - missing;
         if (bytesWritten < Math.min(length, 1)) throw errorOf("ENOSPC");
         const end = position + bytesWritten;
         const bytes = Buffer.alloc(Math.max(inode.bytes.length, end));
         inode.bytes.copy(bytes);
         buffer.copy(bytes, position, 0, bytesWritten);
-        inode.bytes = bytes;
+        change(inode, bytes, position, end);
         if (fault === "kill") throw errorOf("killed");
         return { bytesWritten };
       },
       truncate: async (length: number) => {
         this.#step("truncate");
-        inode.bytes = Buffer.from(inode.bytes.subarray(0, length));
+        change(inode, Buffer.from(inode.bytes.subarray(0, length)), length);
       },
       datasync: async () => {
+        await setImmediate(); // others run meanwhile
+        const { bytes, lost, versions } = inode;
         try {
           this.#step("datasync");
-          inode.durable = merge(
-            inode,
-            (at) => !isSame(at, inode.bytes, inode.lost),
-          );
         } catch (error) {
-          inode.lost = inode.bytes;
+          inode.lost = Array.from(
+            { length: Math.ceil(bytes.length / sectorBytes) },
+            (_, index) => index * sectorBytes,
+          );
           throw error;
         }
+        inode.versions = lost.length > 0
+          ? versions.map((version) =>
+            compose(
+              bytes.length,
+              (at) => sectorOf(lost.includes(at) ? version : bytes, at),
+            )
+          )
+          : [bytes];
       },
       stat: async () => ({ ino: inode.ino, size: inode.bytes.length }),
       close: async () => {
-        if (this.#killed) throw errorOf("killed");
+        if (this.isKilled) throw errorOf("killed");
       },
     };
   }
 
-  /** Returns the disk as the next process finds it: what `isKept` says of what was not synced, all of it if only the process has ended. */
-  restart(isKept?: () => boolean): Disk {
+  /** Returns the disk as the next process finds it. */
+  restart(): Disk {
+    const disk = new Disk();
+    const copies = new Map<Inode, Inode>();
+    const copy = (names: Names) =>
+      new Map(
+        Array.from(names, ([name, inode]) => {
+          const next = copies.get(inode) ?? { ...inode };
+          copies.set(inode, next);
+          return [name, next];
+        }),
+      );
+    disk.#inodes = this.#inodes;
+    disk.#versions = this.#versions.map(copy);
+    disk.names = copy(this.names);
+    return disk;
+  }
+
+  /** Returns what a power cut leaves, if `pick` says which one of some versions was written. */
+  cut(pick: Random): Disk {
     const disk = new Disk();
     disk.#inodes = this.#inodes;
-    const keep = isKept ?? (() => true);
-    for (
-      const name of new Set([
-        ...this.names.keys(),
-        ...this.#durableNames.keys(),
-      ])
-    ) {
-      const inode = (keep() ? this.names : this.#durableNames).get(name);
+    const one = <Item>(items: readonly Item[]) => {
+      const versions = [...new Set(items)];
+      return versions[pick(versions.length)] as Item;
+    };
+    const names = this.#versions.flatMap((names) => [...names.keys()]);
+    for (const name of new Set(names)) {
+      const inode = one(this.#versions.map((names) => names.get(name)));
       if (!inode) continue;
-      const { ino, durable } = inode;
-      const bytes = isKept ? merge(inode, keep) : inode.bytes;
-      const lost = isKept ? undefined : inode.lost;
-      disk.names.set(name, {
-        ino,
-        bytes,
-        durable: isKept ? bytes : durable,
-        lost,
-      });
+      const { ino, versions } = inode;
+      const length = one(versions.map(({ length }) => length));
+      const bytes = compose(
+        length,
+        (at) => one(versions.map((version) => sectorOf(version, at))),
+      );
+      disk.names.set(name, newInode(ino, bytes));
     }
-    // A process that has ended leaves the names to the system.
-    disk.#durableNames = isKept ? new Map(disk.names) : new Map(
-      [...this.#durableNames.keys()].flatMap((name) => {
-        const inode = disk.names.get(name);
-        return inode ? [[name, inode]] : [];
-      }),
-    );
     return disk;
   }
 
   /** Returns a copy with other bytes in one file. */
   with(name: string, bytes: Buffer): Disk {
-    const disk = new Disk();
-    for (const [each, inode] of this.names) {
-      disk.names.set(each, { ...inode });
-    }
-    disk.names.set(name, {
-      ino: 0,
-      bytes,
-      durable: bytes,
-    });
+    const disk = this.restart();
+    disk.names.set(name, newInode(0, bytes));
     return disk;
   }
 }
@@ -274,29 +293,33 @@ for (const name of Object.keys(anyDisk.files)) {
 }
 syncBuiltinESMExports();
 
-function isSame(at: number, one: Buffer, other: Buffer | undefined): boolean {
-  const end = at + sectorBytes;
-  return other !== undefined &&
-    one.subarray(at, end).equals(other.subarray(at, end));
+const newInode = (ino: number, bytes: Buffer): Inode => (
+  { ino, bytes, versions: [bytes], lost: [] }
+);
+
+/** Puts other bytes into a file, which differ in a range. */
+function change(
+  inode: Inode,
+  bytes: Buffer,
+  from: number,
+  to = Infinity,
+): void {
+  inode.bytes = bytes;
+  inode.versions = [...inode.versions, bytes];
+  inode.lost = inode.lost.filter((at) => at + sectorBytes <= from || at >= to);
 }
 
-/** Returns what is on the disk after some sectors of a file have been written. */
-function merge(
-  { bytes, durable }: Inode,
-  isWritten: (at: number) => boolean,
-): Buffer {
-  const parts: Buffer[] = [];
-  for (let at = 0; at < bytes.length; at += sectorBytes) {
-    const end = Math.min(at + sectorBytes, bytes.length);
-    const kept = Buffer.alloc(end - at);
-    durable.subarray(at, end).copy(kept);
-    parts.push(
-      isSame(at, bytes, durable) || isWritten(at)
-        ? bytes.subarray(at, end)
-        : kept,
-    );
-  }
-  return Buffer.concat(parts);
+/** Returns a sector, with zeros after the end. */
+function sectorOf(bytes: Buffer, at: number): string {
+  const sector = bytes.toString("latin1", at, at + sectorBytes);
+  return sector.padEnd(sectorBytes, "\0");
+}
+
+/** Returns a file of some sectors. */
+function compose(length: number, sectorAt: (at: number) => string): Buffer {
+  let text = "";
+  while (text.length < length) text += sectorAt(text.length);
+  return Buffer.from(text, "latin1").subarray(0, length);
 }
 
 /** Returns all that a store holds, as text. */
@@ -311,7 +334,7 @@ export function textOf(tables: ReadonlyMap<string, Table>): string {
 
 /** What a restart may find. */
 export class Model {
-  /** The states by their order: the last one that was acknowledged, then those whose outcome is open. */
+  /** The states by their order: the last one that was acknowledged or seen, then those whose outcome is open. */
   possible = ["[]"];
   /** All that ever were acknowledged, in order. */
   readonly history = ["[]"];
@@ -329,37 +352,61 @@ export class Model {
     }
     const text = textOf(store.tables);
     this.possible.push(text);
-    await store.durable(seq)?.then(() => {
-      const index = this.possible.lastIndexOf(text);
-      this.history.push(...this.possible.slice(1, index + 1));
-      this.possible = this.possible.slice(index);
-      this.acknowledged++;
-      if (this.isFailed) throw new Error("written after a failure");
-    }, (error) => {
+    try {
+      await store.durable(seq);
+    } catch (error) {
+      const { code } = Object(error);
       this.refused++;
-      this.isFailed ||= error.code === "disk-failed";
-      if (error.code === "disk-full") {
-        this.possible = this.possible.filter((each) => each !== text);
-      }
-    });
+      this.isFailed ||= code === "disk-failed";
+      if (code !== "disk-full") return;
+      this.possible = this.possible.filter((each) => each !== text);
+      return;
+    }
+    assert.ok(!this.isFailed, "written after a failure");
+    const index = this.possible.lastIndexOf(text);
+    this.history.push(...this.possible.slice(1, index + 1));
+    this.possible = this.possible.slice(index);
+    this.acknowledged++;
+  }
+
+  /** Notes what a restart has found: nothing else can come back. */
+  restart(text: string, what: string): void {
+    assert.ok(this.possible.includes(text), `${what}: ${text}`);
+    this.possible = [text];
+    this.isFailed = false;
   }
 }
+/** Returns a number below a limit. */
+export type Random = (limit: number) => number;
 
-/** The script's transactions: creations, changes, cascades. */
-export function* script(count: number): Generator<readonly Mutation[]> {
-  for (let id = 1; id <= count; id++) {
-    const name = `${id} ${"é".repeat(id * 7 % 60)}`;
-    yield [["put", "zoos", { id, name }]];
-    yield [
-      ["put", "animals", { id: 2 * id - 1, zoo_id: id, name }],
-      ["put", "animals", { id: 2 * id, zoo_id: id, name: null }],
+/** Returns a source of numbers, the same ones for the same seed. */
+export function randomOf(seed: number): Random {
+  let state = seed;
+  return (limit) => {
+    state = (state * 48271 + 11) % 2147483647;
+    return Math.floor(state / 2147483647 * limit);
+  };
+}
+
+/** Yields transactions: creations, changes, batches, cascades. Each leads to a state that was never before. */
+export function* script(
+  random: Random,
+  count: number,
+): Generator<readonly Mutation[]> {
+  for (; count > 0; count--) {
+    const id = 1 + random(9);
+    const children = [2 * id, 2 * id + 1];
+    const name = `${count} ${"é".repeat(random(60))}`;
+    const changes: readonly (readonly Mutation[])[] = [
+      [["put", "zoos", { id, name }]],
+      children.map((id) => ["put", "animals", { id, zoo_id: id >> 1, name }]),
+      [...children.map((id) => ["del", "animals", id] as const), [
+        "del",
+        "zoos",
+        id,
+      ]],
     ];
-    if (id % 3 === 0) yield [["put", "zoos", { id, name: `again ${name}` }]];
-    if (id % 4 !== 0) continue;
-    yield [
-      ["del", "animals", 2 * id - 3],
-      ["del", "animals", 2 * id - 2],
-      ["del", "zoos", id - 1],
-    ];
+    const step = random(1e9);
+    yield [["put", "steps", { id: 1, step }], ...changes[random(3)] ?? []];
   }
 }
