@@ -1,6 +1,7 @@
 /** A server of the library with some features, and requests to it. */
 
 import assert from "node:assert/strict";
+import { execSync } from "node:child_process";
 import {
   type Answer,
   beside,
@@ -11,6 +12,7 @@ import {
   temporaryFolder,
 } from "../server.ts";
 import { join } from "node:path";
+import process from "node:process";
 
 export const ndjson = { "Content-Type": "application/x-ndjson" };
 
@@ -68,12 +70,15 @@ export async function startLibrary(environment: Environment) {
     get server() {
       return server;
     },
-    /** Starts it again after a signal. */
+    /** Starts it again after a signal; `torture.sh` makes a power cut of SIGKILL. */
     async restart(
       signal: NodeJS.Signals = "SIGKILL",
       environment: Environment = {},
     ) {
+      const { CUT = "", REMOUNT = "" } = process.env;
+      if (CUT && signal === "SIGKILL") execSync(CUT);
       await stop(server, signal);
+      if (CUT && signal === "SIGKILL") execSync(REMOUNT);
       server = await serve({ ...options, ...environment });
     },
     /** Sends lines, and returns the task once it has ended. */

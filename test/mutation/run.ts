@@ -1,8 +1,9 @@
 /**
  * Proves the tests: breaks the program in one place at a time, and lists what no
  * test notices. `npm run mutate -- [--seed=N] [--count=N] [FILE…]`, where a FILE
- * is the beginning of a path below `src`, and `backdoors` stands for those of
- * `backdoors.ts`; without any all are judged, which takes hours.
+ * is the beginning of a path below `src`, `backdoors` stands for those of
+ * `backdoors.json`, and `defects` for those of `defects.json`;
+ * without any all are judged, which takes hours.
  *
  * The code is broken as it was compiled, in a copy. Of each file the tests of
  * `suites` run, the cheapest first, until one fails or takes far too long. What
@@ -29,7 +30,6 @@ import { join } from "node:path";
 import process from "node:process";
 import { parseArgs } from "node:util";
 import { token } from "../source.ts";
-import { backdoors } from "./backdoors.ts";
 
 /** The tests of a file, by the beginning of its path; the first that fits counts. */
 const suites: readonly (readonly [path: string, tests: string])[] = [
@@ -60,7 +60,7 @@ const suites: readonly (readonly [path: string, tests: string])[] = [
     "http/",
     "requests records features/web features/edge features/open-network durable",
   ],
-  ["store/", "records durable store/crash store/upgrade library"],
+  ["store/", "store/crash durable records store/upgrade library"],
   ["features/aggregates", "features/measured features/bulk features/meanwhile"],
   ["features/expand", "features/measured features/bulk features/meanwhile"],
   ["features/batches", "features/bulk features/measured features/meanwhile"],
@@ -176,14 +176,20 @@ function mutantsOf(file: string): Mutant[] {
   });
 }
 
-/** Returns the lines of defects that somebody might slip in; the place of each must be found once. */
-function backdoored(): Mutant[] {
-  return backdoors.map(([name, file, place, by, tests = testsOf(file)]) => {
+/** Returns the mutants of a list of defects: the name, the file, a place in what was compiled, which must be found there once, what comes into its place, and the tests. */
+function listed(list: string): Mutant[] {
+  if (!isAsked(list)) return [];
+  // It stays where it is written, as the tests are compiled.
+  const path = join("test", "mutation", `${list}.json`);
+  const rows: readonly (readonly string[])[] = JSON.parse(
+    readFileSync(path, "utf8"),
+  );
+  return rows.map(([name = "", file = "", place = "", by, given]) => {
     const parts = readFileSync(join(source, "src", file), "utf8").split(place);
     if (parts.length !== 2) {
       throw new Error(`${name}: found ${parts.length - 1} times in ${file}`);
     }
-    return { file, name, text: parts.join(by), tests };
+    return { file, name, text: parts.join(by), tests: given ?? testsOf(file) };
   });
 }
 
@@ -282,7 +288,8 @@ const files = readdirSync(join(source, "src"), { recursive: true }).map(String)
 const isAsked = (name: string) =>
   positionals.length === 0 || positionals.some((each) => name.startsWith(each));
 const mutants = [
-  ...(isAsked("backdoors") ? backdoored() : []),
+  ...listed("backdoors"),
+  ...listed("defects"),
   ...sample(
     files.filter(isAsked).flatMap(mutantsOf),
     Number(values.count ?? Infinity),
