@@ -6,9 +6,11 @@ import { test } from "node:test";
 import { checkAnswer } from "./rows.ts";
 import {
   type Answer,
+  authorize,
   createDisk,
   send,
   serve,
+  signIn,
   stop,
   temporaryFolder,
 } from "./server.ts";
@@ -17,14 +19,13 @@ const zoo = (name: string) => ({ name, city: "b", country: "NL" });
 type Server = Awaited<ReturnType<typeof serve>>;
 
 /** Returns what sends requests as admin, with a token or a new one. */
-async function asAdmin({ origin }: Server, given?: string) {
-  const form = { username: "admin", password: "admin-password" };
-  const token: string = given ??
-    (await send(origin, "/v1/authorizations", { method: "POST", body: form }))
-      .json.token;
-  const headers = { Authorization: `Bearer ${token}` };
+async function asAdmin(
+  { origin }: Server,
+  given?: Awaited<ReturnType<typeof authorize>>,
+) {
+  const headers = given ?? await authorize(origin);
   return {
-    token,
+    token: headers,
     request: (method: string, path: string, body?: object) =>
       send(origin, `/v1${path}`, { method, body, headers }),
   };
@@ -53,10 +54,7 @@ test("A disk decides when a write counts", async (t) => {
       begin("DELETE", request("DELETE", `/zoos/${id + 1}`)),
       begin(
         "sign-in",
-        send(server.origin, "/v1/authorizations", {
-          method: "POST",
-          body: { username: "admin", password: "admin-password" },
-        }),
+        signIn(server.origin),
       ),
     ];
     // The root depends on no record; each of its responses gives the others time.

@@ -17,6 +17,7 @@ import {
   outputOf,
   send,
   serve,
+  signIn,
   stop,
   temporaryFolder,
 } from "./server.ts";
@@ -48,12 +49,6 @@ async function run(
   }
 }
 
-const signIn = (origin: string, password: string, username = "admin") =>
-  send(origin, "/v1/authorizations", {
-    method: "POST",
-    body: { username, password },
-  });
-
 const seed = file(
   "seed.json",
   JSON.stringify({
@@ -73,7 +68,7 @@ describe("Commands", { concurrency: 2 }, () => {
     ]);
     assert.ok(!existsSync(at("one")));
     const server = await serve({ DATA_DIR, SEED: seed, JWT_SECRET: "" });
-    const { json: { token } } = await signIn(server.origin, "admin-password");
+    const { json: { token } } = await signIn(server.origin);
     const { status } = await send(server.origin, "/v1/zoos", {
       method: "POST",
       body: { name: "e", city: "f", country: "BE" },
@@ -130,9 +125,9 @@ describe("Commands", { concurrency: 2 }, () => {
     const headers = { Authorization: `Bearer ${token}` };
     assert.deepEqual(
       await Promise.all([
-        signIn(again.origin, "admin-password"),
-        signIn(again.origin, "password-of-admin"),
-        signIn(again.origin, "password-of-robin", "robin"),
+        signIn(again.origin),
+        signIn(again.origin, "admin", "password-of-admin"),
+        signIn(again.origin, "robin", "password-of-robin"),
         send(again.origin, "/v1/user", { headers }),
       ]).then((answers) => answers.map(({ status }) => status)),
       [401, 201, 201, 401],

@@ -14,6 +14,7 @@ import {
   zooApi,
 } from "./documents.ts";
 import {
+  authorize,
   launch,
   outputOf,
   send,
@@ -91,17 +92,9 @@ test("README's tour has the statuses that it states", async () => {
 test("README's library is served, and its rules hold", async () => {
   const server = await serve({ COLLECTIONS: library, FEATURES: "all" });
   const { origin } = server;
-  const body = { username: "admin", password: "admin-password" };
-  const { json: { token } } = await send(origin, "/v1/authorizations", {
-    method: "POST",
-    body,
-  });
+  const headers = await authorize(origin);
   const post = (path: string, body: object) =>
-    send(origin, path, {
-      method: "POST",
-      headers: { Authorization: `Bearer ${token}` },
-      body,
-    });
+    send(origin, path, { method: "POST", headers, body });
   const isbn = "9780441013593";
   const rows: readonly [path: string, body: object, status: number][] = [
     ["books", { title: "Dune", isbn }, 201],
@@ -119,7 +112,6 @@ test("README's library is served, and its rules hold", async () => {
     "A",
     "Dune",
   ]);
-  const headers = { Authorization: `Bearer ${token}` };
   const wrong = await send(origin, "/v1/books/1", {
     method: "PATCH",
     headers,

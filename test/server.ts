@@ -233,3 +233,19 @@ export function send(
     }).end(bytes);
   });
 }
+
+/** Signs in, and returns the response. */
+export const signIn = (
+  origin: string,
+  username = "admin",
+  password = `${username}-password`,
+) =>
+  send(origin, "/v1/authorizations", {
+    method: "POST",
+    body: { username, password },
+  });
+
+/** Signs in, and returns the header field that says so. */
+export const authorize = async (origin: string, username?: string) => ({
+  Authorization: `Bearer ${(await signIn(origin, username)).json.token}`,
+});

@@ -4,7 +4,14 @@ import assert from "node:assert/strict";
 import { chmodSync, cpSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { outputOf, send, serve, stop, temporaryFolder } from "../server.ts";
+import {
+  authorize,
+  outputOf,
+  send,
+  serve,
+  stop,
+  temporaryFolder,
+} from "../server.ts";
 
 const folder = temporaryFolder();
 const FEATURES = "evolution";
@@ -31,12 +38,7 @@ function declare(
 /** Starts a server and returns what sends requests as admin. */
 async function open(environment: ReturnType<typeof declare>) {
   const server = await serve(environment);
-  const body = { username: "admin", password: "admin-password" };
-  const { json } = await send(server.origin, "/v1/authorizations", {
-    method: "POST",
-    body,
-  });
-  const headers = { Authorization: `Bearer ${json.token}` };
+  const headers = await authorize(server.origin);
   const request = (method: string, path: string, body?: object) =>
     send(server.origin, `/v1${path}`, { method, body, headers });
   /** Returns the records of a list, without what the server adds. */

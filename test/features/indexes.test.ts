@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { chmodSync, cpSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { send, serve, stop, temporaryFolder } from "../server.ts";
+import { authorize, send, serve, stop, temporaryFolder } from "../server.ts";
 
 const folder = temporaryFolder();
 const COLLECTIONS = join(folder, "things.mjs");
@@ -111,21 +111,15 @@ function query(): string {
 const DATA_DIR = join(folder, "with");
 const environment = { COLLECTIONS, FEATURES: "batches,indexes,memory" };
 const first = await serve({ ...environment, DATA_DIR });
-const signIn = async (origin: string, username: string): Promise<string> =>
-  (await send(origin, "/v1/authorizations", {
-    method: "POST",
-    body: { username, password: `${username}-password` },
-  })).json.token;
-const as = (token: string) => ({ Authorization: `Bearer ${token}` });
-const admin = await signIn(first.origin, "admin");
-const post = async (path: string, body: unknown, token = admin) => {
-  const sent = { method: "POST", body, headers: as(token) };
+const admin = await authorize(first.origin);
+const post = async (path: string, body: unknown, headers = admin) => {
+  const sent = { method: "POST", body, headers };
   const { status, text } = await send(first.origin, `/v1${path}`, sent);
   assert.equal(status, 201, text);
 };
 await post("/groups", ["a", "b", "c", "d", "e"].map((name) => ({ name })));
 await post("/users", { username: "viewer", password: "viewer-password" });
-const viewer = await signIn(first.origin, "viewer");
+const viewer = await authorize(first.origin, "viewer");
 for (let batch = 0; batch < 12; batch++) {
   const body = Array.from({ length: 1000 }, thing);
   await post("/things", body, batch % 3 === 0 ? viewer : admin);
@@ -144,9 +138,8 @@ async function compare(
   method: string,
   path: string,
   body?: object,
-  token = pick([admin, viewer]),
+  headers = pick([admin, viewer]),
 ) {
-  const headers = as(token);
   const sent = body ? { method, headers, body } : { method, headers };
   const [one, other] = await Promise.all(
     servers.map(({ origin }) => send(origin, `/v1${path}`, sent)),

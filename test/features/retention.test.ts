@@ -5,6 +5,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import {
+  authorize,
   beside,
   preload,
   send,
@@ -87,15 +88,11 @@ test("A clock that is not set shows the newest time of the log", async () => {
     LATER,
     NODE_OPTIONS: preload("later"),
   });
-  const request = (path: string, body: object, token = "") =>
-    send(server.origin, `/v1${path}`, {
-      method: "POST",
-      body,
-      headers: { Authorization: token && `Bearer ${token}` },
-    });
-  const form = { username: "admin", password: "admin-password" };
-  const { json } = await request("/authorizations", form);
-  const created = await request("/readings", {}, json.token);
+  const created = await send(server.origin, "/v1/readings", {
+    method: "POST",
+    body: {},
+    headers: await authorize(server.origin),
+  });
   assert.equal(created.status, 201);
   assert.ok(Date.parse(created.json.created_at) > Date.now() - dayMs);
   assert.match(server.output, /clock/);

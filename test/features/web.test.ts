@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { test } from "node:test";
-import { send, serve, stop, temporaryFolder } from "../server.ts";
+import { authorize, send, serve, stop, temporaryFolder } from "../server.ts";
 import { animal, zoo, zooApi } from "../zoo.ts";
 import type { Row } from "../rows.ts";
 
@@ -150,15 +150,8 @@ test("REQUIRE_IF_MATCH asks for a precondition, and an ETag outlives a restart",
     FEATURES: "conditional,cors",
     CORS_ORIGINS: "*",
   };
-  const sign = async (origin: string) => {
-    const { json } = await send(origin, "/v1/authorizations", {
-      method: "POST",
-      body: { username: "admin", password: "admin-password" },
-    });
-    return { Authorization: `Bearer ${json.token}` };
-  };
   const first = await serve(environment);
-  const headers = await sign(first.origin);
+  const headers = await authorize(first.origin);
   const sent = { method: "POST", headers, body: zoo };
   const { headers: { etag } } = await send(first.origin, "/v1/zoos", sent);
   await stop(first);
