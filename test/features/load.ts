@@ -95,9 +95,10 @@ export async function siege(rounds: number): Promise<void> {
     const opened = await open(mebibytes, mebibytes);
     const { server, signIn, create, fill } = opened;
     const expect = expecting(opened);
+    let round = 0;
     const work = async () => {
       await create();
-      for (let round = 0; round < rounds; round++) {
+      for (; round < rounds; round++) {
         await fill();
         // Clients take turns by address, so the ordinary ones have another.
         const sockets = besiege(server.origin, "127.0.0.2");
@@ -117,13 +118,11 @@ export async function siege(rounds: number): Promise<void> {
         for (const socket of sockets) socket.destroy();
       }
     };
-    await work().catch(async (error) =>
-      assert.fail(
-        `${mebibytes} MiB: ${error}; exit ${await stop(
-          server,
-        )}: ${server.output}`,
-      )
-    );
+    await work().catch(async (error) => {
+      const code = await stop(server);
+      const what = `${mebibytes} MiB, siege ${round}: ${error}; exit ${code}`;
+      assert.fail(`${what}: ${server.output}`);
+    });
     console.log(`${mebibytes} MiB: ${rounds} sieges`);
     await stop(server);
   }
