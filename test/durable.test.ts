@@ -67,6 +67,7 @@ test("A disk decides when a write counts", async (t) => {
       `/zoos/${id + 1}`,
       `/zoos/${id + 2}`,
       "/zoos",
+      `/zoos/${id + 2}/animals`,
     ];
     all.push(...paths.map((path) => begin(path, request("GET", path))));
     all.push(begin("double", request("DELETE", `/zoos/${id + 1}`)));
@@ -80,6 +81,7 @@ test("A disk decides when a write counts", async (t) => {
       201,
       200,
       410,
+      200,
       200,
       200,
       404,
