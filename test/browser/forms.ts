@@ -115,6 +115,7 @@ export const forms: Readonly<Record<string, Test>> = {
     await tab.sees("Somebody else has changed this record");
     await tab.sees("412", "details[open] summary");
     await tab.sees(/city\s+Ulm\s+Theirs\s+Mine/, "#editing table");
+    await tab.sees(/^\s*Cancel\s*$/, ".bar");
     assert.equal(await tab.value("#field-city"), "Mine");
     await tab.click("Apply my change");
     await tab.sees("PATCH succeeded.");
