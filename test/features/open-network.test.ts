@@ -114,7 +114,8 @@ test("256 connections of one address get nothing but their success", async () =>
 test("Guesses of a password are limited for a name", async () => {
   const statuses: number[] = [];
   for (let count = 0; count < 12; count++) {
-    const body = { username: "somebody", password: `wrong-password-${count}` };
+    const username = ["somebody", " SomeBody"][count % 2];
+    const body = { username, password: `wrong-password-${count}` };
     const { status } = await send(origin, "/v1/authorizations", {
       method: "POST",
       body,
