@@ -359,4 +359,5 @@ test("A stop answers what is under way, and waits for nobody for long", async ()
   const timer = setTimeout(() => server.child.kill("SIGKILL"), 60_000);
   assert.equal(await server.exit, 0, server.output);
   clearTimeout(timer);
+  assert.match(server.output, /waiting for \d connections and the disk/);
 });
