@@ -17,7 +17,7 @@ const PUBLIC = join(folder, "public");
 const put = (path: string, mode = 0o644) => {
   const file = join(PUBLIC, path);
   mkdirSync(dirname(file), { recursive: true, mode: 0o755 });
-  writeFileSync(file, `This is ${path}`);
+  writeFileSync(file, `"This is ${path}"`);
   chmodSync(file, mode);
 };
 const media = {
@@ -34,6 +34,8 @@ const media = {
   "a.ttf": "font/ttf",
   "a.woff2": "font/woff2",
   "a.wasm": "application/wasm",
+  "a.geojson": "application/geo+json",
+  ".well-known/apple-app-site-association": "application/json",
   "a.unknown": "application/octet-stream",
   "a": "application/octet-stream",
 };
@@ -80,7 +82,7 @@ describe("Static files", () => {
     for (const [path, type] of Object.entries(media)) {
       const answer = await ask(`/${path}`);
       assert.equal(answer.status, 200, path);
-      assert.equal(answer.text, `This is ${path}`);
+      assert.equal(answer.text, `"This is ${path}"`);
       assert.equal(answer.headers["content-type"], type, path);
       assert.equal(answer.headers["x-content-type-options"], "nosniff");
       const etag = String(answer.headers["etag"]);
@@ -96,22 +98,24 @@ describe("Static files", () => {
     }
   });
 
-  const index = "This is index.html";
+  const index = '"This is index.html"';
   const rows: readonly (readonly [string, number, string?, object?])[] = [
     ["/", 200, index],
     ["/?a=b", 200, index],
-    ["/docs/", 200, "This is docs/index.html"],
+    ["/docs/", 200, '"This is docs/index.html"'],
     ["/docs", 308],
-    ["/gr%C3%BCn/b%20c.txt", 200, "This is grün/b c.txt"],
-    ["/.well-known/a.txt", 200, "This is .well-known/a.txt"],
-    ["/a.txt?a=b", 200, "This is a.txt"],
+    ["/gr%C3%BCn/b%20c.txt", 200, '"This is grün/b c.txt"'],
+    ["/.well-known/a.txt", 200, '"This is .well-known/a.txt"'],
+    ["/a.txt?a=b", 200, '"This is a.txt"'],
     ["/reports/7", 200, index, browser],
     ["/reports/v1.2", 200, index, browser],
     ["/docs/none", 200, index, browser],
+    ["/@kim/notes.txt", 200, index, browser],
+    ["/.well-known/none", 404, "", browser],
     ["/reports/7", 404],
     ["/reports/7", 404, "", { Accept: "*/*" }],
     ["/reports/7", 404, "", { Accept: "text/html;q=0, */*" }],
-    ["/a.txt", 200, "This is a.txt", browser],
+    ["/a.txt", 200, '"This is a.txt"', browser],
     ["/api/none", 404, "", browser],
     ["/api/v1/zoos", 200, "[]", browser],
     ["/api", 200, ""],
