@@ -1,7 +1,7 @@
 /** Imports, exports and tasks: CONTRACT section 8. */
 
 import assert from "node:assert/strict";
-import { mkdirSync, readdirSync, writeFileSync } from "node:fs";
+import { appendFileSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { request as httpRequest } from "node:http";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -324,6 +324,20 @@ test("An import survives crashes, each line in exactly once", async () => {
     "GET /books?id:gte=1000&sequel_of_id:ne=null&limit=1",
   );
   assert.equal(found.headers["x-total-count"], "3000");
+});
+
+test("Imports whose outcome a failed disk leaves open are resumed", async () => {
+  await other.tokenOf("librarian");
+  // Another process changes the log, so a write fails when it is on the disk.
+  appendFileSync(join(other.options.DATA_DIR, "wal-1.jsonl"), "\0");
+  const lines = linesOf([{ text: "Kept" }]);
+  const post = () => other.request("librarian", "POST /notes", lines, ndjson);
+  await Promise.all([post(), post(), post(), post()]);
+  await other.restart("SIGTERM");
+  const tasks = await other.request("librarian", "GET /tasks");
+  for (const { id } of tasks.json) {
+    assert.equal((await other.ended("librarian", id)).status, "succeeded");
+  }
 });
 
 test("An import ends when its sender or the declaration is gone", async () => {
