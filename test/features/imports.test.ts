@@ -16,7 +16,7 @@ import {
 import { book, linesOf, listed, ndjson, startLibrary } from "./library.ts";
 
 const library = await startLibrary({
-  FEATURES: "imports,aggregates,idempotency,batches",
+  FEATURES: "imports,aggregates,idempotency,batches,conditional",
 });
 const { request, importLines, ended } = library;
 await importLines("admin", "/books", linesOf([book(0, { title: "First" })]));
@@ -171,14 +171,16 @@ test("Tasks belong to who made them", async () => {
 });
 
 test("An import is refused at once for what a POST is refused for", async () => {
-  const refused = async (who: string, path: string, body = "{}\n") =>
-    (await request(who, `POST ${path}`, body, ndjson)).json.errorCode;
+  const refused = async (who: string, path: string, body = "{}\n", tag = "") =>
+    (await request(who, `POST ${path}`, body, { ...ndjson, "If-Match": tag }))
+      .json.errorCode;
   assert.equal(await refused("anyone", "/books"), 40100);
   assert.equal(await refused("member", "/books"), 40300);
   assert.equal(await refused("admin", "/users"), 41500);
   assert.equal(await refused("librarian", "/books/999999/sequels"), 40401);
   assert.equal(await refused("librarian", "/books", ""), 40001);
   assert.equal(await refused("librarian", "/books?limit=1"), 40003);
+  assert.equal(await refused("librarian", "/books", "{}\n", '"x"'), 41200);
 });
 
 test("An import that sends nothing for 30 s gets 408", async () => {
