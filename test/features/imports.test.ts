@@ -123,14 +123,16 @@ test("A reference to a later line is set at the end", async () => {
     book(104, { sequel_of_id: 105 }), // without an id it is judged at once
     book(105),
     book(106),
+    book(107, { id: 105, sequel_of_id: 101 }), // rejected too
   ]);
   const task = await importLines("librarian", "/books", lines);
   assert.deepEqual(listed(task), {
     1: "id unique, isbn unique",
     4: "author_id reference",
     5: "sequel_of_id reference",
+    8: "id unique",
   });
-  assert.deepEqual([task.lines, task.imported, task.rejected], [7, 5, 2]);
+  assert.deepEqual([task.lines, task.imported, task.rejected], [8, 5, 3]);
   const shown = await get(
     "/books?id:gte=101&sortby=id&fields=sequel_of_id,updated_at",
   );
