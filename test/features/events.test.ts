@@ -3,61 +3,16 @@
 import assert from "node:assert/strict";
 import { EventEmitter, once } from "node:events";
 import { get, type IncomingMessage } from "node:http";
-import { join } from "node:path";
 import { describe, test } from "node:test";
-import {
-  beside,
-  createDisk,
-  send,
-  serve,
-  stop,
-  temporaryFolder,
-} from "../server.ts";
+import { createDisk, serve, stop } from "../server.ts";
+import { book, linesOf, ndjson, startLibrary } from "./library.ts";
 
-const folder = temporaryFolder();
-const { disk, environment: ofDisk, untilHeld } = createDisk();
-const environment = {
-  DATA_DIR: join(folder, "store"),
-  COLLECTIONS: beside("library"),
+const { disk, environment, untilHeld } = createDisk();
+const library = await startLibrary({
   FEATURES: "events,batches,imports,deletions",
-};
-const server = await serve({ ...environment, ...ofDisk });
-
-const tokens = new Map<string, string>();
-const request = (
-  who: string,
-  method: string,
-  path: string,
-  body?: unknown,
-  headers = {},
-) =>
-  send(server.origin, `/v1${path}`, {
-    method,
-    body,
-    headers: { Authorization: `Bearer ${tokens.get(who)}`, ...headers },
-  });
-
-async function signIn(username: string, password = `${username}-password`) {
-  const body = { username, password };
-  const { json } = await send(server.origin, "/v1/authorizations", {
-    method: "POST",
-    body,
-  });
-  tokens.set(username, json.token);
-  return json;
-}
-
-/** Creates a user who is named like a role, perhaps with a number, and returns their id. */
-async function createUser(username: string): Promise<number> {
-  const role = username.replace(/\d+$/, "");
-  const body = { username, role, password: `${username}-password` };
-  const { json } = await request("admin", "POST", "/users", body);
-  await signIn(username);
-  return json.id;
-}
-
-await signIn("admin");
-for (const name of ["member", "member2", "librarian"]) await createUser(name);
+  ...environment,
+});
+const { request, tokenOf, server } = library;
 
 // deno-lint-ignore no-explicit-any
 type Event = readonly [name: string, data: any, id: string];
@@ -65,7 +20,7 @@ type Event = readonly [name: string, data: any, id: string];
 /** Opens a stream of events. */
 async function follow(who: string, last?: string, origin = server.origin) {
   const headers = {
-    Authorization: `Bearer ${tokens.get(who)}`,
+    Authorization: `Bearer ${await tokenOf(who)}`,
     ...(last !== undefined && { "Last-Event-ID": last }),
   };
   const response = await new Promise<IncomingMessage>((resolve, reject) =>
@@ -107,7 +62,7 @@ async function follow(who: string, last?: string, origin = server.origin) {
     /** Returns the events that come before that of an author who is created now. */
     before: async (): Promise<Event[]> => {
       const name = `${who} ${stream.id} ${count++}`;
-      await request("librarian", "POST", "/authors", { name });
+      await request("librarian", "POST /authors", { name });
       for (;;) {
         const at = events.findIndex(([, data]) => data.name === name);
         if (at >= 0) return events.splice(0, at + 1).slice(0, -1);
@@ -119,7 +74,7 @@ async function follow(who: string, last?: string, origin = server.origin) {
 
 /** Returns a public record that is created, and its URL below `/v1`. */
 async function createAuthor(name: string) {
-  const { json } = await request("librarian", "POST", "/authors", { name });
+  const { json } = await request("librarian", "POST /authors", { name });
   const { link: _, ...author } = json;
   return { author, url: author.url.slice(3) };
 }
@@ -129,24 +84,19 @@ const names = (events: readonly Event[]) =>
 
 describe("Events", { timeout: 600_000 }, () => {
   test("are for users, as text/event-stream", async () => {
-    const codes:
-      readonly (readonly [string, string, string, object, number])[] = [
-        ["nobody", "GET", "/events", { Authorization: "" }, 40100],
-        ["nobody", "HEAD", "/events", { Authorization: "" }, 401],
-        ["member", "GET", "/events?x=1", {}, 40003],
-        ["member", "GET", "/events", { Accept: "application/json" }, 40600],
-        ["librarian", "POST", "/events", {}, 40500],
-        ["member", "HEAD", "/events", {}, 200],
-      ];
-    for (const [who, method, path, headers, outcome] of codes) {
-      const { status, json } = await request(
-        who,
-        method,
-        path,
-        undefined,
-        headers,
-      );
-      assert.equal(json?.errorCode ?? status, outcome, `${method} ${path}`);
+    const rows: readonly (readonly [string, string, number, object?])[] = [
+      ["anyone", "GET /events", 40100],
+      ["anyone", "HEAD /events", 401],
+      ["member", "GET /events?x=1", 40003],
+      ["member", "GET /events", 40600, { Accept: "application/json" }],
+      ["librarian", "POST /events", 40500],
+      ["member", "HEAD /events", 200],
+    ];
+    for (const [who, line, outcome, headers = {}] of rows) {
+      const { status, json } = await request(who, line, undefined, {
+        ...headers,
+      });
+      assert.equal(json?.errorCode ?? status, outcome, line);
     }
     const stream = await follow("member");
     assert.equal(stream.status, 200);
@@ -158,10 +108,10 @@ describe("Events", { timeout: 600_000 }, () => {
   test("tell each change of a record, and none that changes nothing", async () => {
     const stream = await follow("member");
     const { author, url } = await createAuthor("One");
-    await request("librarian", "PATCH", url, { name: "Two" });
-    await request("librarian", "PATCH", url, { name: "Two" });
-    await request("librarian", "POST", "/authors", {});
-    await request("admin", "DELETE", url);
+    await request("librarian", `PATCH ${url}`, { name: "Two" });
+    await request("librarian", `PATCH ${url}`, { name: "Two" });
+    await request("librarian", "POST /authors", {});
+    await request("admin", `DELETE ${url}`);
     const events = await stream.before();
     assert.deepEqual(
       names(events),
@@ -179,36 +129,20 @@ describe("Events", { timeout: 600_000 }, () => {
   test("tell what a batch creates, an import, and a cascade deletes", async () => {
     const stream = await follow("member");
     const { author, url } = await createAuthor("Parent");
-    const book = (isbn: string) => ({
-      author_id: author.id,
-      title: "B",
-      genre: "novel",
-      isbn,
-    });
-    const batch = [book("9780000000001"), book("9780000000002")];
+    const { id: author_id } = author;
+    const batch = [book(1, { author_id }), book(2, { author_id })];
     const { json: [one, two] } = await request(
       "librarian",
-      "POST",
-      "/books",
+      "POST /books",
       batch,
     );
     const id = two.id + 10;
-    const line = {
-      id,
-      ...book("9780000000003"),
-      created_at: "2001-01-01T00:00:00.000Z",
-    };
-    const ndjson = { "Content-Type": "application/x-ndjson" };
-    await request(
-      "librarian",
-      "POST",
-      "/books",
-      `${JSON.stringify(line)}\n`,
-      ndjson,
-    );
-    while ((await request("admin", "GET", `/books/${id}`)).status !== 200);
-    await request("admin", "DELETE", `/books?id:in=${one.id},${two.id}`);
-    await request("admin", "DELETE", `${url}?cascade=true`);
+    const created_at = "2001-01-01T00:00:00.000Z";
+    const lines = linesOf([book(3, { id, author_id, created_at })]);
+    await request("librarian", "POST /books", lines, ndjson);
+    while ((await request("admin", `GET /books/${id}`)).status !== 200);
+    await request("admin", `DELETE /books?id:in=${one.id},${two.id}`);
+    await request("admin", `DELETE ${url}?cascade=true`);
     const found = names(await stream.before()).sort();
     assert.deepEqual(
       found,
@@ -227,16 +161,15 @@ describe("Events", { timeout: 600_000 }, () => {
     const streams = await Promise.all(
       ["member", "member2", "librarian", "admin"].map((who) => follow(who)),
     );
-    const { json: { id } } = await request("member", "POST", "/notes", {
+    const { json: { id } } = await request("member", "POST /notes", {
       text: "Mine",
     });
     const { json: users } = await request(
       "admin",
-      "GET",
-      "/users?username=member2",
+      "GET /users?username=member2",
     );
     const url = `/notes/${id}`;
-    await request("member", "PATCH", url, { text: "Still" });
+    await request("member", `PATCH ${url}`, { text: "Still" });
     const [created, updated, deleted] = ["created", "updated", "deleted"].map((
       kind,
     ) => `notes.${kind} ${id}`);
@@ -254,12 +187,12 @@ describe("Events", { timeout: 600_000 }, () => {
       created,
       updated,
     ]]);
-    await request("admin", "PATCH", url, { owner_id: users[0].id });
+    await request("admin", `PATCH ${url}`, { owner_id: users[0].id });
     assert.deepEqual(await seen(), [[], [updated], [], [updated]]);
-    await request("member2", "DELETE", url);
+    await request("member2", `DELETE ${url}`);
     assert.deepEqual(await seen(), [[], [deleted], [], [deleted]]);
     // Only librarians read wishes.
-    await request("member", "POST", "/wishes", { title: "Unread" });
+    await request("member", "POST /wishes", { title: "Unread" });
     const counts = [];
     for (const stream of streams) {
       const told = names(await stream.before()).join();
@@ -273,12 +206,11 @@ describe("Events", { timeout: 600_000 }, () => {
     const first = await follow("member");
     first.close();
     const { author, url } = await createAuthor("Wrong");
-    await request("librarian", "PATCH", url, { name: "Corrected" });
-    const { json: note } = await request("member", "POST", "/notes", {
+    await request("librarian", `PATCH ${url}`, { name: "Corrected" });
+    const { json: note } = await request("member", "POST /notes", {
       text: "Gone",
     });
-    await request("member", "DELETE", `/notes/${note.id}`);
-    await createUser("member3");
+    await request("member", `DELETE /notes/${note.id}`);
     for (const who of ["member", "member3"]) {
       const stream = await follow(who, first.id);
       const events = await stream.before();
@@ -321,37 +253,18 @@ describe("Events", { timeout: 600_000 }, () => {
   });
 
   test("end when a right ends", async () => {
-    const ends: readonly (readonly [
-      string,
-      (
-        id: number,
-        authorization: number,
-      ) => readonly [string, string, string, object?],
-    ])[] = [
-      [
-        "librarian2",
-        (id) => ["admin", "PATCH", `/users/${id}`, { role: "member" }],
-      ],
-      [
-        "librarian3",
-        (
-          id,
-        ) => ["admin", "PATCH", `/users/${id}`, {
-          password: "other-password",
-        }],
-      ],
-      ["librarian4", (id) => ["admin", "DELETE", `/users/${id}`]],
-      [
-        "librarian5",
-        (_, id) => ["librarian5", "DELETE", `/authorizations/${id}`],
-      ],
+    const ends: readonly (readonly [string, string, string, object?])[] = [
+      ["librarian2", "admin", "PATCH /users/", { role: "member" }],
+      ["librarian3", "admin", "PATCH /users/", { password: "other-password" }],
+      ["librarian4", "admin", "DELETE /users/"],
+      ["librarian5", "librarian5", "DELETE /authorizations/"],
     ];
-    for (const [who, end] of ends) {
-      const id = await createUser(who);
-      const { id: authorization } = await signIn(who);
-      const { ended } = await follow(who);
-      const { status } = await request(...end(id, authorization));
-      assert.ok(status < 300);
+    for (const [reader, who, line, body] of ends) {
+      const own = line.endsWith("users/") ? "GET /user" : "GET /authorizations";
+      const { json } = await request(reader, own);
+      const { ended } = await follow(reader);
+      const { id } = [json].flat()[0];
+      assert.ok((await request(who, `${line}${id}`, body)).status < 300);
       await ended;
     }
   });
@@ -363,15 +276,17 @@ describe("Events", { timeout: 600_000 }, () => {
     close();
     const { author: last, url: lastUrl } = await createAuthor("Last");
     disk("hold");
-    const held = request("librarian", "PATCH", url, { name: "Held" });
+    const held = request("librarian", `PATCH ${url}`, { name: "Held" });
     await untilHeld();
-    const refused = request("librarian", "PATCH", lastUrl, { name: "Refused" });
-    const changed = request("admin", "PATCH", other.url, { name: "Changed" });
+    const refused = request("librarian", `PATCH ${lastUrl}`, {
+      name: "Refused",
+    });
+    const changed = request("admin", `PATCH ${other.url}`, { name: "Changed" });
     for (let turn = 0; turn < 50; turn++) { // each gives the others time
-      await request("librarian", "GET", "/books");
+      await request("librarian", "GET /books");
     }
     const stream = await follow("member", id);
-    await request("librarian", "GET", "/books");
+    await request("librarian", "GET /books");
     disk("full");
     assert.equal((await held).status, 201);
     assert.equal((await refused).json.errorCode, 50301);
@@ -396,7 +311,7 @@ describe("Events", { timeout: 600_000 }, () => {
       );
     for (let at = 0; at < 10; at++) {
       assert.equal(
-        (await request("librarian", "POST", "/authors", batch(at))).status,
+        (await request("librarian", "POST /authors", batch(at))).status,
         201,
       );
     }
@@ -412,7 +327,7 @@ describe("Events", { timeout: 600_000 }, () => {
     const stream = await follow("member");
     assert.equal(await stop(server), 0);
     assert.ok(await stream.ended, "the stream was cut");
-    const next = await serve(environment);
+    const next = await serve(library.options);
     const reader = await follow("member", stream.id, next.origin);
     assert.equal((await reader.next())?.[0], "reset");
     reader.close();
