@@ -14,8 +14,11 @@ const library = await startLibrary({
 });
 const { request, tokenOf, server } = library;
 
-// deno-lint-ignore no-explicit-any
-type Event = readonly [name: string, data: any, id: string];
+type Event = readonly [
+  name: string,
+  data: Readonly<Record<string, unknown>>,
+  id: string,
+];
 
 /** Opens a stream of events. */
 async function follow(who: string, last?: string, origin = server.origin) {

@@ -26,6 +26,25 @@ export const book = (at: number, more: object = {}): object => ({
   ...more,
 });
 
+/** An import, as `/tasks` shows it. */
+interface Task {
+  readonly status: string;
+  readonly type: string;
+  readonly collection: string;
+  readonly id: number;
+  readonly lines: number;
+  readonly imported: number;
+  readonly rejected: number;
+  readonly message: string;
+  readonly errors: readonly {
+    readonly line: number;
+    readonly errors: readonly {
+      readonly field: string;
+      readonly code: string;
+    }[];
+  }[];
+}
+
 /** Starts a server; users are named like a role, perhaps with a number. */
 export async function startLibrary(environment: Environment) {
   const options = {
@@ -103,8 +122,7 @@ export async function startLibrary(environment: Environment) {
   };
 
   /** Returns a task once it has ended. */
-  // deno-lint-ignore no-explicit-any
-  async function ended(who: string, id: number): Promise<any> {
+  async function ended(who: string, id: number): Promise<Task> {
     for (;;) {
       const { json, status, text } = await request(who, `GET /tasks/${id}`);
       assert.equal(status, 200, text);
@@ -116,9 +134,7 @@ export async function startLibrary(environment: Environment) {
 
 /** Returns what is listed of lines: the number, and each field with its code. */
 export function listed(
-  { errors }: {
-    errors: { line: number; errors: { field: string; code: string }[] }[];
-  },
+  { errors }: Pick<Task, "errors">,
 ): Record<number, string> {
   return Object.fromEntries(
     errors.map((
