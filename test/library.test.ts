@@ -5,7 +5,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { against, type Row } from "./rows.ts";
-import { beside, claimsOf, temporaryFolder } from "./server.ts";
+import { beside, temporaryFolder } from "./server.ts";
 
 const book = { title: "Emma", genre: "novel", isbn: "978{n}" };
 const loan = { book_id: "{book}", due_on: "2026-02-01" };
@@ -551,7 +551,8 @@ test("Another role can oversee private records", async () => {
   const own = await request("viewer", "POST", "/drafts", { text: "B" });
   const url = `/drafts/${own.json.id}`;
   const { json: other } = await request("keeper", "GET", "/user");
-  assert.equal(claimsOf(await tokenOf("viewer")).iss, "API");
+  const [, claims = ""] = (await tokenOf("viewer")).split(".");
+  assert.match(Buffer.from(claims, "base64url").toString(), /"iss":"API"/);
   forget();
   const owner = { owner_id: other.id };
   for (

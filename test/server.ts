@@ -35,10 +35,6 @@ export const preload = (name: string): string =>
 /** A secret that is easily recognized in any response. */
 export const secret = "Qw7-kernel-rows-Zx9_secret-0123456789-Yv8";
 
-/** Returns what a token says of its user. */
-export const claimsOf = (token: string) =>
-  JSON.parse(Buffer.from(token.split(".")[1] ?? "", "base64url").toString());
-
 process.setMaxListeners(0); // one for each child
 // Children end in a listener for the exit, which comes with no signal by itself.
 for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"]) {
