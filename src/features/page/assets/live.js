@@ -24,12 +24,11 @@ export async function follow(listener) {
  * @param {AbortSignal} signal
  */
 async function readEvents(listener, signal) {
-  const options = {
+  const { status, reader } = await exchange("GET", root.events_url, {
     fields: { Accept: "text/event-stream" },
     signal,
     isQuiet: true,
-  };
-  const { status, reader } = await exchange("GET", root.events_url, options);
+  });
   if (status >= 400 && status < 500) stream.abort();
   live.textContent = "● live";
   /** @type {string | undefined} */
