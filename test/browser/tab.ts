@@ -20,7 +20,7 @@ export interface Driver {
   ) => Promise<void>;
 }
 
-const patienceMs = 30_000;
+const patienceMs = 120_000;
 
 /** Repeats some work until it returns something true, and returns that. */
 export async function until<Value>(
@@ -185,17 +185,6 @@ export class Tab {
 
   address(): Promise<string> {
     return this.run(() => location.href.slice(location.origin.length));
-  }
-
-  /** Ends the sign-in behind the back of the page. */
-  async revoke(): Promise<void> {
-    await this.run(async () => {
-      const stored = Object.entries(sessionStorage);
-      const found = stored.find(([name]) => name.endsWith(" session"));
-      const { token, url } = JSON.parse(found?.[1] ?? "");
-      const headers = { Authorization: `Bearer ${token}` };
-      await fetch(url, { method: "DELETE", headers });
-    });
   }
 
   /** Answers the questions of the page from now on; the element `asked` counts them. */
