@@ -116,10 +116,12 @@ export const views: Readonly<Record<string, Test>> = {
     assert.match(await tab.address(), /aggregate=avg\(weight_kg\)&by=species$/);
   },
 
-  async "A wrong password is reported beside the fields of the sign-in"(
+  async "A visitor is asked to sign in, and told of a wrong password"(
     tab,
     { origin },
   ) {
+    await tab.open(`${origin}/v1/zoos/1#delete`);
+    await tab.sees(/^Sign in as a user who may do this$/, "#editing");
     await tab.open(`${origin}/v1/employees`);
     await tab.sees("401", "main h1");
     await tab.click("Sign in");
@@ -222,7 +224,12 @@ export const views: Readonly<Record<string, Test>> = {
       );
       assert.ok(steps > 0);
       for (let step = 1; step <= steps; step++) {
-        await tab.click("Send");
+        await tab.run(() => {
+          const send = "li:not(.done) > .send";
+          const button = document.querySelector<HTMLElement>(send);
+          button?.click();
+          button?.click();
+        });
         await tab.sees(
           /\d{3}/,
           `.steps li:nth-child(${step}).done .status`,

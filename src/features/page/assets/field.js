@@ -92,6 +92,7 @@ export function fieldOf(name, schema, value, isRequired) {
   };
   const row = h(
     "div.field",
+    { oninput: () => mark() }, // until the next save judges it
     h("label", { for: input.id }, nameOf(name), h("span.name", name)),
     input,
     collection && suggestionsFor(input, collection),
