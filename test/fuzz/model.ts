@@ -64,8 +64,13 @@ export function respond(call: Value, etag?: unknown): Value {
     call;
   const may = (role: string) => roles.indexOf(user.role) >= roles.indexOf(role);
   const isRead = verb === "read";
+  const isImport = "Content-Type" in headers;
+  const waiting: Value[] = [];
   const mayRead = may(of.access.read);
-  if (!may(of.access[verb])) refuse(user.id ? 40300 : 40100);
+  const isFiltered = method === "DELETE" && !id;
+  if (!may(of.access[verb]) || isFiltered && !mayRead) {
+    refuse(user.id ? 40300 : 40100);
+  }
   const sees = (of: Value, row: Value) =>
     row && (!of.private || may("admin") || row.owner_id === user.id);
   const find = (of: Value, id: number): Value => {
@@ -75,11 +80,12 @@ export function respond(call: Value, etag?: unknown): Value {
   };
   const key = `${user.id} ${path} ${headers["Idempotency-Key"]}`;
   const used = keys.get(key);
-  if (used) return repeat();
+  if (used && !isImport) return repeat();
   if (scope) {
     if (!may(scope.target.access.read)) refuse(40401);
     find(scope.target, scope.id);
   }
+  if (used) return repeat();
   const isWithin = (row: Value) =>
     sees(of, row) && (!scope || row[scope.property] === scope.id);
   const row = id && find(of, id);
@@ -95,12 +101,13 @@ export function respond(call: Value, etag?: unknown): Value {
   if (isRead && isKnown) return { outcome: 304, tag };
   if (isRead) return { outcome: 200, tag, json: row };
   if (isKnown) refuse(41200);
-  return verb === "delete" ? remove() : write();
+  return verb === "delete" ? remove(row ? [row] : list().json) : write();
 
   function list(): Value {
-    const rows = [...of.rows.values()]
+    const { sortby = "id", order, offset = 0, limit, aggregate } = query;
+    let rows = [...of.rows.values()]
       .filter((row) => isWithin(row) && call.test(row));
-    const { sortby, order, offset, limit } = query;
+    if (aggregate) rows = groupsOf(rows, sortby);
     const sign = order === "desc" ? -1 : 1;
     rows.sort((one, other) => {
       const [a, b] = [one[sortby], other[sortby]];
@@ -111,24 +118,51 @@ export function respond(call: Value, etag?: unknown): Value {
     return { outcome: 200, total: `${rows.length}`, json };
   }
 
+  function groupsOf(rows: Value[], by: string): Value[] {
+    const values = new Set(rows.map((row) => row[by]));
+    return Array.from(values, (value) => {
+      const ids = rows.filter((row) => row[by] === value).map(({ id }) => id);
+      const sum = ids.reduce((one, other) => one + other);
+      return { [by]: value, count: ids.length, "sum(id)": sum };
+    });
+  }
+
   function repeat(): Value {
     if (used.body !== body) refuse(42201);
+    if (used.result) return used.result;
     const left = used.built.flatMap(({ id }: Value) => of.rows.get(id) ?? []);
     if (!left[0]) refuse(41000);
     const json = left.filter((row: Value) => mayRead && sees(of, row));
     return { outcome: 201, json: Array.isArray(body) ? json : json[0] };
   }
 
+  /** Of lines each is judged by itself, and optional references may lead to later ones. */
   function write(): Value {
     const rows = new Map(of.rows);
     let { lastId } = of;
-    const built = [body].flat().map((sent) => {
-      const next = build(sent, id ?? ++lastId, rows);
-      rows.set(next.id, next);
-      return next;
+    const all = [body].flat();
+    const built = all.flatMap((sent) => {
+      try {
+        const next = build(sent, sent.id ?? id ?? lastId + 1, rows);
+        if (!id && next.id <= lastId) refuse(42200);
+        rows.set(next.id, next);
+        lastId = Math.max(lastId, next.id);
+        return next;
+      } catch (error) {
+        if (isImport) return [];
+        throw error;
+      }
     });
     Object.assign(of, { rows, lastId });
-    if (headers["Idempotency-Key"]) keys.set(key, { body, built });
+    for (const [next, name, target, id] of waiting) {
+      if (built.includes(next) && sees(target, target.rows.get(id))) {
+        next[name] = id;
+      }
+    }
+    const counts = [built.length, all.length - built.length];
+    const result = isImport && { outcome: 202, json: counts };
+    if (headers["Idempotency-Key"]) keys.set(key, { body, built, result });
+    if (result) return result;
     if (row && !mayRead) return { outcome: 204 };
     return { outcome: 201, json: Array.isArray(body) ? built : built[0] };
   }
@@ -141,13 +175,15 @@ export function respond(call: Value, etag?: unknown): Value {
       const { optional, target } = of.properties[name];
       const { [name]: value = former[name] ?? optional } = sent;
       const others = target === of ? rows : target?.rows;
+      const isLost = target && sent[name] && !sees(target, others.get(value));
       if (
         Array.isArray(value) ||
         (value ?? null) === null && optional !== null ||
         !row && value !== (given[name] ?? value) ||
-        target && sent[name] && !sees(target, others.get(value))
+        isLost && !(sent.id && optional === null)
       ) refuse(42200);
-      next[name] = value;
+      next[name] = isLost ? null : value;
+      if (isLost) waiting.push([next, name, target, value]);
     }
     if (of.private) next.owner_id = row?.owner_id ?? user.id;
     for (const group of of.unique) {
@@ -164,8 +200,8 @@ export function respond(call: Value, etag?: unknown): Value {
     return next;
   }
 
-  function remove(): Value {
-    const gone = new Map([[row, of]]);
+  function remove(rows: Value[]): Value {
+    const gone = new Map(rows.map((row) => [row, of]));
     const emptied: Value[] = [];
     for (const [row, of] of gone) {
       for (const { source, property, optional } of of.children) {
@@ -183,6 +219,9 @@ export function respond(call: Value, etag?: unknown): Value {
     for (const [{ rows }, id, property] of emptied) {
       if (rows.has(id)) rows.set(id, { ...rows.get(id), [property]: null });
     }
-    return { outcome: 204 };
+    if (!isFiltered) return { outcome: 204 };
+    const { length: deleted } = rows;
+    const json = { deleted, cascaded: gone.size - deleted };
+    return { outcome: 200, json };
   }
 }

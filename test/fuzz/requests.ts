@@ -1,5 +1,6 @@
 /** Requests by a seed: most are valid, some have a wrong part. */
 
+import { ndjson } from "../features/library.ts";
 import { collections, tags, type Value } from "./model.ts";
 
 const verbs: Value = {
@@ -36,8 +37,8 @@ export function createRequests(seed: number, users: Value) {
     return body;
   }
 
-  /** Returns a filter, a sort order and a page. */
-  function search({ properties }: Value): Value {
+  /** Returns a filter and how many; of a list also a sort order and a page, perhaps of groups. */
+  function search({ properties }: Value, verb: string): Value {
     const name = pick(Object.keys(properties));
     const property = properties[name];
     const operand = valueOf(property);
@@ -51,11 +52,13 @@ export function createRequests(seed: number, users: Value) {
       ][operator];
     const query = {
       [name + ["", ":ne", ":lt", ":gte"][operator]]: operand,
-      sortby: "text" in property ? "id" : name,
-      order: pick(["asc", "desc"]),
-      offset: draw(9),
       limit: 1 + draw(9),
     };
+    if (verb === "delete") return { test, query };
+    const sortby = "text" in property ? "id" : name;
+    const order = pick(["asc", "desc"]);
+    const groups = !draw(3) && { by: sortby, aggregate: "count,sum(id)" };
+    Object.assign(query, { sortby, order, offset: draw(9), ...groups });
     return { test, query };
   }
 
@@ -69,7 +72,7 @@ export function createRequests(seed: number, users: Value) {
     const of = pick(collections);
     const method = of.rows.size > 40 ? "DELETE" : pick(Object.keys(verbs));
     const verb = verbs[method];
-    const id = method === "POST" || method === "GET" && draw(2)
+    const id = method === "POST" || /^(GET|DELETE)$/.test(method) && draw(2)
       ? undefined
       : idOf(of);
     const row = of.rows.get(id);
@@ -91,7 +94,7 @@ export function createRequests(seed: number, users: Value) {
       headers: {},
     };
     const conditions = [undefined, tags.get(row), '"x"', "*"];
-    if (verb === "read" && !id) Object.assign(call, search(of));
+    if (verb !== "write" && !id) Object.assign(call, search(of, verb));
     else if (!draw(4)) {
       call.headers["If-Match"] = pick(conditions);
       call.headers["If-None-Match"] = pick(conditions);
@@ -102,6 +105,15 @@ export function createRequests(seed: number, users: Value) {
       call.headers["Idempotency-Key"] = `${draw(1e9)}`;
       if (draw(3)) call.body = [call.body, bodyOf(call)];
       former = call;
+    }
+    if (method === "POST" && !draw(3)) {
+      Object.assign(call.headers, ndjson);
+      const own = of.parents.find(({ target }: Value) => target === of);
+      call.body = Array.from({ length: 1 + draw(5) }, () => ({
+        ...bodyOf(call),
+        ...(draw(3) && { id: of.lastId + draw(5) }),
+        ...(own && draw(2) && { [own.property]: of.lastId + 1 + draw(5) }),
+      }));
     }
     if (verb === "delete" && of.children[0] && draw(2)) {
       call.query.cascade = true;

@@ -6,7 +6,7 @@
 
 import assert from "node:assert/strict";
 import { inspect, parseArgs } from "node:util";
-import { startLibrary } from "../features/library.ts";
+import { linesOf, startLibrary } from "../features/library.ts";
 import { ordinary, siege } from "../features/load.ts";
 import { respond, roles, type Value } from "./model.ts";
 import { createRequests } from "./requests.ts";
@@ -23,7 +23,7 @@ const shown = (value: Value) =>
   );
 
 async function model(): Promise<void> {
-  const { request, restart } = await startLibrary({ FEATURES: "all" });
+  const { request, restart, ended } = await startLibrary({ FEATURES: "all" });
   const users: Value[] = ["anyone", "admin", "librarian", "member"]
     .map((username, id) => ({ username, id, role: username }));
   for (const { username } of users) await request(username, "GET /"); // creates them
@@ -32,7 +32,7 @@ async function model(): Promise<void> {
     request(
       user.username,
       `${method} ${path}?${new URLSearchParams(query)}`,
-      body,
+      "Content-Type" in headers ? linesOf([body].flat()) : body,
       headers,
     );
   for (let count = 0; count < requests; count++) {
@@ -47,7 +47,9 @@ async function model(): Promise<void> {
       await request("anyone", "GET /");
       await restart(count % 4 ? "SIGKILL" : "SIGTERM");
     }
-    const { status, headers, json } = await send(call);
+    const { status, headers, json: shows } = await send(call);
+    const task = status === 202 && await ended(user.username, shows.id);
+    const json = task ? [task.imported, task.rejected] : shows;
     const { etag: tag, "x-total-count": total } = headers;
     const actual = { outcome: json?.errorCode ?? status, tag, total, json };
     const expected = await new Promise<Value>((resolve) =>
