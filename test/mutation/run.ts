@@ -21,11 +21,11 @@ import { spawn, spawnSync } from "node:child_process";
 import {
   cpSync,
   mkdirSync,
+  readdirSync,
   readFileSync,
   rmSync,
   writeFileSync,
 } from "node:fs";
-import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
 import { parseArgs } from "node:util";
@@ -51,14 +51,14 @@ const suites: readonly (readonly [path: string, tests: string])[] = [
   ],
   [
     "model/validate",
-    "records library features/bulk requests tokens features/imports",
+    "fuzz/model records library features/bulk requests tokens features/imports",
   ],
   ["model/pattern", "patterns commands"],
   ["model/declaration", "library commands patterns features/evolution"],
   ["model/", "records library requests commands features/evolution"],
   [
     "http/",
-    "requests records features/web features/edge features/open-network durable",
+    "requests records features/web commands features/edge features/open-network durable",
   ],
   ["store/", "store/crash durable records store/upgrade library"],
   ["features/aggregates", "features/measured features/bulk features/meanwhile"],
@@ -71,7 +71,10 @@ const suites: readonly (readonly [path: string, tests: string])[] = [
   ],
   ["features/conditional", "features/web features/bulk"],
   ["features/events", "features/events"],
-  ["features/imports", "features/imports features/meanwhile features/crash"],
+  [
+    "features/imports",
+    "fuzz/model features/imports features/meanwhile features/crash",
+  ],
   ["features/open-network", "features/open-network features/edge requests"],
 ];
 
@@ -305,7 +308,6 @@ process.on("exit", () => {
   rmSync(copy, { recursive: true, force: true });
   console.log(JSON.stringify(counts));
 });
-rmSync(copy, { recursive: true, force: true });
 cpSync(source, copy, { recursive: true });
 for (const mutant of mutants) {
   const result = await judge(mutant);
