@@ -109,6 +109,8 @@ test("the guide's service, backup and commands do what it says", async () => {
       .replaceAll("3999", String(await freePort())),
     blockOf("# all collections"),
     stop,
+    `(${blockOf("cd").replace("zoo", "exec zoo")}) > log3 & server=$!\n`,
+    `until grep -q listening log3; do kill -0 $server; sleep 0.1; done\n${stop}`,
     blockOf("zoo-api user password"),
     blockOf("zoo-api repair"),
     blockOf("zoo-api import"),
@@ -122,6 +124,8 @@ test("the guide's service, backup and commands do what it says", async () => {
   const output = await shell(`cd '${machine}'\n${script}`, {
     PATH: `${machine}/bin:${process.env["PATH"]}`,
     FEATURES: "all",
+    HOME: machine,
+    PORT: "0",
   });
   const outcomes = [
     "^log: generation 1, sequence \\d+$",

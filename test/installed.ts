@@ -106,8 +106,8 @@ test("The package is small, without tests and dependencies", () => {
 
 test("The command serves what it writes, and what it comes with", async () => {
   assert.equal(run("zoo-api", ["version"]), `${version}\n`);
-  run("zoo-api", ["init", "plants.js"]);
-  await serving("zoo-api", ["--collections", "plants.js"], {}, async (url) => {
+  run("zoo-api", ["init", "plants.mjs"]);
+  await serving("zoo-api", ["--collections", "plants.mjs"], {}, async (url) => {
     assert.equal(await statusOf(`${url}/v1/plants`), 200);
     assert.equal(await statusOf(`${url}/v1/plants`, { method: "POST" }), 401);
     assert.equal(await statusOf(`${url}/docs`), 200);

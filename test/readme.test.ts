@@ -127,9 +127,9 @@ test("README's package commands name this version, and serve what init writes", 
       "\n",
     ) ?? [];
   assert.equal(install, `npm install --global ./zoo-api-${version}.tgz`);
-  const path = join(folder, "library.js");
+  const path = join(folder, "own.mjs");
   const [init = "", start = ""] = rest.map((command) =>
-    command.replace("library.js", path)
+    command.replace("library.mjs", path)
   );
   await shell(init.replace("zoo-api", zooApi));
   const run = launch(start.split(" ").slice(1), {
@@ -220,7 +220,7 @@ test("README is short, and every link of the documents leads somewhere", () => {
   );
   assert.deepEqual(others, [
     "npm ci && npm start\n", // .ci/run does
-    "npm start -- --collections library.js\n",
+    "npm start -- --collections library.mjs\n",
   ]);
   assert.match(
     read(".ci/run"),
