@@ -23,13 +23,18 @@ const environment = {
 let server = await serve(environment);
 let count = 0;
 
-/** Passes connections on, and at first drops the responses of every third. */
+/** Passes connections on, and at first drops or cuts the responses of every third. */
 const line = createServer((client) => {
   const { hostname, port } = new URL(server.origin);
   const upstream = connect(Number(port), hostname);
   client.pipe(upstream);
   if (++count % 3 || count > 20) upstream.pipe(client);
-  else upstream.once("data", () => client.destroy());
+  else {
+    upstream.once(
+      "data",
+      (part) => client.end(part.subarray(0, count % 2 && -20)),
+    );
+  }
   for (
     const [one, other] of [[client, upstream], [upstream, client]] as const
   ) {
