@@ -82,7 +82,8 @@ export class Disk {
         };
       },
       stat: async (path: string) => this.files.statSync(path),
-      open: async (path: string, flags?: string) => this.#open(path, flags),
+      open: async (path: string, flags?: string | number) =>
+        this.#open(path, flags),
       writeFile: async (file: FileHandle, parts: Iterable<Buffer | string>) => {
         let size = 0;
         for await (const part of parts) {
@@ -135,11 +136,12 @@ export class Disk {
     this.#versions = [...this.#versions, this.names];
   }
 
-  #open(path: string, flags = "r"): FileHandle {
+  #open(path: string, flags: string | number = "r"): FileHandle {
     this.#step("open");
     const name = basename(path);
     const bytes = Buffer.alloc(0);
-    const isNew = flags === "w+";
+    const isDurable = Number.isInteger(flags); // by O_DSYNC
+    const isNew = isDurable || flags === "w+";
     const inode = isNew
       ? this.names.get(name) ?? newInode(++this.#inodes, bytes)
       : this.#find(path);
@@ -147,7 +149,7 @@ export class Disk {
       change(inode, bytes, 0);
       this.#change((names) => names.set(name, inode));
     }
-    return this.#handle(inode) as unknown as FileHandle;
+    return this.#handle(inode, isDurable) as unknown as FileHandle;
   }
 
   /** Returns a file, and nothing for the folder, whose name has no dot. */
@@ -158,7 +160,7 @@ export class Disk {
     return inode;
   }
 
-  #handle(inode: Inode | undefined) {
+  #handle(inode: Inode | undefined, isDurable: boolean) {
     if (!inode) { // the folder
       const sync = async () => {
         this.#step("sync");
@@ -166,7 +168,7 @@ export class Disk {
       };
       return { sync, close: async () => {} };
     }
-    return {
+    const file = {
       createReadStream: (
         { start, end }: { readonly start: number; readonly end: number },
       ) => [inode.bytes.subarray(start, end + 1)],
@@ -188,6 +190,7 @@ export class Disk {
         buffer.copy(bytes, position, 0, bytesWritten);
         change(inode, bytes, position, end);
         if (fault === "kill") throw errorOf("killed");
+        if (isDurable) await file.datasync();
         return { bytesWritten };
       },
       truncate: async (length: number) => {
@@ -220,6 +223,7 @@ export class Disk {
         if (this.isKilled) throw errorOf("killed");
       },
     };
+    return file;
   }
 
   /** Returns the disk as the next process finds it. */
