@@ -147,7 +147,7 @@ export const forms: Readonly<Record<string, Test>> = {
     await site.request("PATCH", `zoos/${id}`, {
       website: "https://a.example/",
     });
-    await tab.sees("This has changed.");
+    await tab.sees("Somebody else has changed this.");
     await tab.type("#field-country", "?");
     await tab.click("Save changes");
     await tab.sees(/./, "#error-country, #editing table");

@@ -143,7 +143,7 @@ export const views: Readonly<Record<string, Test>> = {
     await tab.sees("● live", "#live");
     await site.request("PATCH", `zoos/${id}`, { city: "Live city" });
     await tab.sees("Live city", "main table");
-    await tab.sees("This has changed.");
+    await tab.sees("Somebody else has changed this.");
     await site.request("POST", "zoos", { ...zoo, name: "Live too" });
     await tab.sees("2 of 2", "#count");
     await tab.click("Live");
