@@ -31,6 +31,7 @@ const { rows, run } = await against({
 
 const author = { name: "A{n}" };
 const none = { changes: [] };
+const pair = [{ name: "B1" }, { name: "B2" }];
 /** A row with an Idempotency-Key. */
 const keyed = (
   name: string,
@@ -110,23 +111,17 @@ rows("A key makes one record of all repeats", [
   }]),
   ["admin", "DELETE /authors/3", 204, undefined, none],
   keyed("a", ["librarian", "POST /authors", 41000, { name: "Key" }]),
-  keyed("b", ["librarian", "POST /authors", 201, [{ name: "B1" }, {
-    name: "B2",
-  }], {
+  keyed("b", ["librarian", "POST /authors", 201, pair, {
     shows: [{ id: 5 }, { id: 6 }],
     changes: [],
   }]),
   ["admin", "DELETE /authors/5", 204, undefined, none],
-  keyed("b", ["librarian", "POST /authors", 201, [{ name: "B1" }, {
-    name: "B2",
-  }], {
+  keyed("b", ["librarian", "POST /authors", 201, pair, {
     shows: [6],
     changes: [],
   }]),
   ["admin", "DELETE /authors/6", 204, undefined, none],
-  keyed("b", ["librarian", "POST /authors", 41000, [{ name: "B1" }, {
-    name: "B2",
-  }]]),
+  keyed("b", ["librarian", "POST /authors", 41000, pair]),
   // A failure uses up no key.
   keyed("c", ["librarian", "POST /authors", 42200, {}, {
     errors: { name: "required" },

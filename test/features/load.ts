@@ -5,7 +5,14 @@ import { writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { join } from "node:path";
 import process from "node:process";
-import { send, serve, stop, temporaryFolder } from "../server.ts";
+import {
+  authorize,
+  send,
+  serve,
+  signIn,
+  stop,
+  temporaryFolder,
+} from "../server.ts";
 
 const folder = temporaryFolder();
 const COLLECTIONS = join(folder, "notes.mjs");
@@ -28,13 +35,7 @@ export const start = (mebibytes: string, name = "store") => ({
 /** Starts a server, and returns what sends requests as admin. */
 export async function open(...[mebibytes, name]: Parameters<typeof start>) {
   const server = await serve(start(mebibytes, name));
-  const signIn = () =>
-    send(server.origin, "/v1/authorizations", {
-      method: "POST",
-      body: { username: "admin", password: "admin-password" },
-    });
-  const { json: { token } } = await signIn();
-  const headers = { Authorization: `Bearer ${token}` };
+  const headers = await authorize(server.origin);
   const request = (method: string, path: string, body?: object) =>
     send(server.origin, path, { method, headers, body });
   const create = (note_id: number | null = null) =>
@@ -49,7 +50,7 @@ export async function open(...[mebibytes, name]: Parameters<typeof start>) {
       }
     }));
   const health = async () => (await request("GET", "/health")).json;
-  return { server, signIn, request, create, fill, health };
+  return { server, request, create, fill, health };
 }
 
 const paths = [
@@ -93,7 +94,7 @@ export async function siege(rounds: number): Promise<void> {
   const heaps = process.env["HEAPS"] ?? "64,100,700";
   for (const mebibytes of heaps.split(",")) {
     const opened = await open(mebibytes, mebibytes);
-    const { server, signIn, create, fill } = opened;
+    const { server, create, fill } = opened;
     const expect = expecting(opened);
     let round = 0;
     const work = async () => {
@@ -110,7 +111,7 @@ export async function siege(rounds: number): Promise<void> {
             await expect(201, "PATCH", path, { text: `${count}` });
             await expect(200, "GET", path);
           }
-          assert.equal((await signIn()).status, 201);
+          assert.equal((await signIn(server.origin)).status, 201);
           await expect(204, "DELETE", `/v1/notes/${10 + 4 * round + client}`);
           const { status, json } = await create(1);
           assert.equal(json.errorCode ?? status, status === 201 ? 201 : 50303);

@@ -1,19 +1,9 @@
 /** A declaration of measurements, which expire, long texts and a pattern that takes its time. */
 
-type Word =
-  | "collection"
-  | "string"
-  | "text"
-  | "number"
-  | "timestamp"
-  | "optional"
-  | "reference";
+import type { Words } from "../library.ts";
 
 export default (
-  { collection, string, text, number, timestamp, optional, reference }: Record<
-    Word,
-    (...options: unknown[]) => unknown
-  >,
+  { collection, string, text, number, timestamp, optional, reference }: Words,
 ) => {
   const access = { read: "viewer", write: "keeper", delete: "keeper" };
   return {
