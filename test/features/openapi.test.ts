@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { beside, send, serve } from "../server.ts";
+import { authorize, beside, send, serve } from "../server.ts";
 import { animal, employee, user, zoo } from "../zoo.ts";
 
 // deno-lint-ignore no-explicit-any
@@ -11,18 +11,15 @@ type Json = any;
 /** Returns the document of a server, and what it requests as admin. */
 async function start(environment: Readonly<Record<string, string>>) {
   const { origin } = await serve({ FEATURES: "all", ...environment });
-  const body = { username: "admin", password: "admin-password" };
-  let token = "";
+  let admin = await authorize(origin);
   const request = (line: string, body?: unknown, fields = {}) => {
     const [method = "", path = ""] = line.split(" ");
-    const headers = { Authorization: token && `Bearer ${token}`, ...fields };
+    const headers = { ...admin, ...fields };
     return send(origin, path, { method, body, headers });
   };
   const signIn = async () => {
-    token = "";
-    ({ token } = (await request("POST /v1/authorizations", body)).json);
+    admin = await authorize(origin);
   };
-  await signIn();
   const { json: document } = await request("GET /v1/openapi.json");
   return { document, request, signIn };
 }
