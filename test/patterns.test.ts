@@ -31,35 +31,35 @@ async function judge(patterns: readonly (readonly [RegExp, number?])[]) {
   return refusals;
 }
 
-const accepted: readonly (readonly [RegExp, number?])[] = [
-  [/^$/],
-  [/^.+$/],
-  [/^97[89]\d{10}$/],
-  [/^97[89](?:-\d{1,7}){3}-\d$/],
-  [/^\d{9}[\dX]$/],
-  [/^\+?[1-9]\d{1,14}$/],
-  [/^\+?[0-9 ()-]{5,20}$/],
-  [/^[a-z0-9]+(?:-[a-z0-9]+)*$/],
-  [/^[A-Z]{1,3}-[A-Z]{1,2} \d{1,4}$/],
-  [/^[A-Z]{1,3}[ -]?\d{1,4}$/],
-  [/^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)$/],
-  [/^\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?$/],
-  [/^[^@ ]+@[^@ ]+\.[a-z]+$/],
-  [/^[\w.]+@[\w.]+$/],
-  [/^https?:\/\/[^\s/]+(\/\S*)?$/],
-  [/^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/],
-  [/^#[0-9a-fA-F]{6}$/],
-  [/^(\d{1,3}\.){3}\d{1,3}$/],
-  [/^([01]\d|2[0-3]):[0-5]\d$/],
-  [/^-?\d+(\.\d+)?$/],
-  [/^\w{3}\w{4}\w{2}\d+$/],
-  [/^\d{5}(-\d{4})?$/],
-  [/^(?<year>\d{4})-W\d\d$/],
-  [/^\p{L}+(?:[ '-]\p{L}+)*$/u],
-  [/^[\u{1f600}-\u{1f64f}]+$/u],
-  [/^[a-\d]+$/],
-  [/^\S+( \S+)*$/],
-  [/^[a-z]+$/, 1000],
+const accepted: readonly RegExp[] = [
+  /^$/,
+  /^.+$/,
+  /^97[89]\d{10}$/,
+  /^97[89](?:-\d{1,7}){3}-\d$/,
+  /^\d{9}[\dX]$/,
+  /^\+?[1-9]\d{1,14}$/,
+  /^\+?[0-9 ()-]{5,20}$/,
+  /^[a-z0-9]+(?:-[a-z0-9]+)*$/,
+  /^[A-Z]{1,3}-[A-Z]{1,2} \d{1,4}$/,
+  /^[A-Z]{1,3}[ -]?\d{1,4}$/,
+  /^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)$/,
+  /^\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?$/,
+  /^[^@ ]+@[^@ ]+\.[a-z]+$/,
+  /^[\w.]+@[\w.]+$/,
+  /^https?:\/\/[^\s/]+(\/\S*)?$/,
+  /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/,
+  /^#[0-9a-fA-F]{6}$/,
+  /^(\d{1,3}\.){3}\d{1,3}$/,
+  /^([01]\d|2[0-3]):[0-5]\d$/,
+  /^-?\d+(\.\d+)?$/,
+  /^\w{3}\w{4}\w{2}\d+$/,
+  /^\d{5}(-\d{4})?$/,
+  /^(?<year>\d{4})-W\d\d$/,
+  /^\p{L}+(?:[ '-]\p{L}+)*$/u,
+  /^[\u{1f600}-\u{1f64f}]+$/u,
+  /^[a-\d]+$/,
+  /^\S+( \S+)*$/,
+  /^[a-z]+$/,
 ];
 
 const refused: readonly (readonly [RegExp, RegExp, number?])[] = [
@@ -90,12 +90,12 @@ const refused: readonly (readonly [RegExp, RegExp, number?])[] = [
 
 test("Patterns that people write are accepted, and others explained", async () => {
   const found = await judge([
-    ...accepted,
-    ...refused.map(([pattern, , maxLength]) =>
-      [pattern, maxLength ?? 1000] as const
+    ...accepted.map((pattern) => [pattern] as const),
+    ...refused.map(([pattern, , maxLength = 1000]) =>
+      [pattern, maxLength] as const
     ),
   ]);
-  for (const [at, [pattern]] of accepted.entries()) {
+  for (const [at, pattern] of accepted.entries()) {
     assert.equal(found[at], undefined, String(pattern));
   }
   for (const [at, [pattern, message]] of refused.entries()) {
