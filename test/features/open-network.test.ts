@@ -1,11 +1,13 @@
 /** Messages that others could read differently, and service to everybody: CONTRACT section 9. */
 
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { connect } from "node:net";
 import { test } from "node:test";
-import { send, serve, signIn } from "../server.ts";
+import { authorize, send, serve, signIn } from "../server.ts";
 
-const { origin } = await serve({ FEATURES: "open-network,memory,indexes" });
+const server = await serve({ FEATURES: "open-network,memory,indexes" });
+const { origin } = server;
 const { hostname, port } = new URL(origin);
 
 /** Sends bytes, and returns the status lines and all that came until the connection has ended. */
@@ -123,4 +125,18 @@ test("Guesses of a password are limited for a name", async () => {
     statuses.push(status);
   }
   assert.deepEqual(statuses, [...Array(10).fill(401), 429, 429]);
+});
+
+test("The log has refusals and changes of users, without secrets", async () => {
+  const body = { username: "viewer", password: "viewer-password" };
+  const sent = { admin: "/v1/users", viewer: "/v1/zoos?x=viewer-password" };
+  for (const [who, path] of Object.entries(sent)) {
+    const headers = await authorize(origin, who);
+    await send(origin, path, { method: "POST", headers, body });
+  }
+  // The first two are of the guesses.
+  const lines =
+    /"status":401}[^]*"status":429}[^]*"created a user".*"username":"viewer"}[^]*"path":"\/v1\/zoos\?x","status":403}/;
+  while (!lines.test(server.output)) await once(server.child.stdout, "data");
+  assert.doesNotMatch(server.output, /-password/);
 });
