@@ -25,7 +25,8 @@ test("Batches, cascades and keys are whole over crashes", async () => {
   const createOnce = async (name: string) => {
     const key = { "Idempotency-Key": name };
     const answer = await attempt("admin", "POST /authors", { name }, key);
-    if (!answer) return;
+    // A cut of the power is an error of the disk before it is the end.
+    if (!answer || answer.status >= 500) return;
     assert.equal(answer.status, 201, answer.text);
     assert.equal(answer.json.id, acknowledged.get(name) ?? answer.json.id);
     acknowledged.set(name, answer.json.id);
