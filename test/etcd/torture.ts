@@ -5,46 +5,27 @@
  */
 
 import assert from "node:assert/strict";
-import { spawn, spawnSync } from "node:child_process";
-import { once } from "node:events";
 import { writeFileSync } from "node:fs";
-import { createServer } from "node:net";
 import { join } from "node:path";
 import process from "node:process";
 import { setTimeout as delay } from "node:timers/promises";
 import {
   beside,
-  launch,
+  outputOf,
   send,
   serve,
   stop,
   temporaryFolder,
 } from "../server.ts";
+import { skip, startNodes } from "./nodes.ts";
 
-if (spawnSync("etcd", ["--version"]).error) {
-  console.log("etcd is not installed: skipped");
+if (skip) {
+  console.log(`${skip}: skipped`);
   process.exit();
 }
 const [, , rounds = "200", size = "3"] = process.argv;
 
-const hosts: string[] = [];
-while (hosts.length < 2 * +size) {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  hosts.push(`127.0.0.1:${Object(server.address()).port}`);
-  server.close();
-}
-const peers = hosts.splice(+size);
-const cluster = peers.map((peer) => `${peer}=http://${peer}`).join();
-const nodes = hosts.map((host, at) => {
-  const peer = peers[at];
-  const words =
-    `--name ${peer} --data-dir ${temporaryFolder()} --initial-cluster ${cluster} --listen-client-urls http://${host} --advertise-client-urls http://${host} --listen-peer-urls http://${peer} --initial-advertise-peer-urls http://${peer}`;
-  const start = () => spawn("etcd", words.split(" "), { stdio: "ignore" });
-  const node = { start, run: { child: start() } };
-  process.once("exit", () => node.run.child.kill("SIGKILL"));
-  return node;
-});
+const nodes = await startNodes(+size);
 type Node = typeof nodes[number];
 
 const COLLECTIONS = join(temporaryFolder(), "notes.mjs");
@@ -57,6 +38,7 @@ writeFileSync(
     properties: { text: string({ maxLength: 1000 }) },
   })] });`,
 );
+const hosts = nodes.map(({ host }) => host);
 const environment = { STORE: `etcd://${hosts}/notes`, COLLECTIONS };
 
 /** What should never be seen. */
@@ -144,10 +126,9 @@ for (let round = 0; round < +rounds && !faults[0];) {
   console.log(`${round}: ${work}: ${Math.round(longest)} ms without a write`);
 }
 for (const { run } of servers) await stop(run);
-const command = launch(["export", "notes"], environment);
-await command.exit;
+const output = await outputOf(["export", "notes"], environment);
 const texts = Array.from(
-  command.output.matchAll(/"text":"(\w+)/g),
+  output.matchAll(/"text":"(\w+)/g),
   ([, text = ""]) => text,
 );
 const stored = new Set(texts);

@@ -1,0 +1,95 @@
+/** A store in etcd, where that is installed; torture.ts has what servers do while something fails. */
+
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { test } from "node:test";
+import { setTimeout as delay } from "node:timers/promises";
+import {
+  authorize,
+  outputOf,
+  send,
+  serve,
+  stop,
+  temporaryFolder,
+} from "../server.ts";
+import { skip, startNodes } from "./nodes.ts";
+
+const folder = temporaryFolder();
+const words =
+  `req -x509 -nodes -newkey rsa:2048 -subj /CN=etcd -addext subjectAltName=IP:127.0.0.1 -keyout ${folder}/etcd.key -out ${folder}/etcd.pem`;
+if (!skip) execFileSync("openssl", words.split(" "), { stdio: "ignore" });
+const [node] = skip ? [] : await startNodes(1, `${folder}/etcd`);
+
+/** Calls a method of etcd. */
+const call = (method: string, key: string, value = "") =>
+  send(`http://${node?.host}`, `/v3/kv/${method}`, {
+    method: "POST",
+    body: { key: btoa(key), ...value && { value: btoa(value) } },
+  });
+
+test("Keys that no server wrote are refused by name", { skip }, async () => {
+  const log = "log/0000000000000001/";
+  const rows = [
+    ["other=x", "holds no store"],
+    ["head=x", '"head"'],
+    ["latest=5", '"head"'],
+    [`${log}=x`, '"head"'],
+    ["head=1", `"${log}"`],
+    [`head=1,${log}000000=x\n`, `"${log}000000"`],
+    ["head=5,latest=5", '"snapshot/0000000000000005/"'],
+    ["head=5 0", "copy --from etcd"], // of version 0.3.0
+    ["secret=short", '"secret"'],
+  ] as const;
+  for (const [row, [pairs, output]] of rows.entries()) {
+    for (const pair of pairs.split(",")) {
+      const [key, value] = pair.split("=");
+      await call("put", `${row}/${key}`, value);
+    }
+    const words = pairs === "secret=short" ? ["serve"] : ["export", "zoos"];
+    const STORE = `etcd://${node?.host}/${row}`;
+    const DATA_DIR = `${folder}/bad`;
+    const said = await outputOf(words, { DATA_DIR, STORE }, 1);
+    assert.ok(said.includes(output), said);
+  }
+});
+
+test("A folder moves into etcd over TLS, and back", { skip }, async () => {
+  const DATA_DIR = `${folder}/folder`;
+  const STORE = `etcds://${node?.secured}/zoo`;
+  const tls = { NODE_EXTRA_CA_CERTS: `${folder}/etcd.pem` };
+  const etcd = { STORE, ...tls, FEATURES: "metrics", METRICS: "local" };
+  const before = await serve({ DATA_DIR });
+  const headers = await authorize(before.origin);
+  const post = async ({ origin }: typeof before, name: string) => {
+    const body = { name, city: "Bern", country: "CH" };
+    const sent = { method: "POST", headers, body };
+    return (await send(origin, "/v1/zoos", sent)).status;
+  };
+  await post(before, "One");
+  await stop(before);
+  await outputOf(["copy", STORE], { DATA_DIR }, 1); // whoever it is
+  const into = () => outputOf(["copy", STORE], { DATA_DIR, ...tls });
+  await into().catch(into); // etcd may respond too late to the first
+  await assert.rejects(into); // it is not empty
+
+  await call("put", "zoo/leader", "another");
+  const server = await serve(etcd);
+  for (const name of ["Two", "Three"]) { // the second time it led before
+    assert.equal(await post(server, "No"), 503);
+    assert.equal(await post(server, ""), 503); // nobody judges it
+    const seen = [];
+    for (const path of ["/v1/zoos", "/health", "/metrics"]) {
+      const { status, json } = await send(server.origin, path);
+      seen.push(status, json?.errorCode ?? json?.status);
+    }
+    assert.deepEqual(seen, [503, 50302, 503, "standby", 200, undefined]);
+    await call("deleterange", "zoo/leader");
+    while (await post(server, name) !== 201) await delay(20);
+    await call("put", "zoo/leader", "another");
+  }
+
+  const back = `${folder}/back`;
+  await outputOf(["copy", back], etcd);
+  const zoos = await outputOf(["export", "zoos"], { DATA_DIR: back });
+  assert.match(zoos, /"One"[^]*"Two"[^]*"Three"/);
+});
