@@ -5,6 +5,7 @@
  */
 
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
@@ -101,14 +102,18 @@ async function end(server: Server, signal: NodeJS.Signals) {
   await stop(server.run, signal);
   server.run = await start();
 }
+async function restart({ run, start }: Node) {
+  run.child.kill("SIGKILL");
+  await once(run.child, "exit"); // it has its ports until then
+  run.child = start();
+}
 const kinds: ((leader: Server, node: Node) => unknown)[] = [
   (leader) => end(leader, "SIGTERM"),
   (leader) => end(leader, "SIGKILL"),
   (leader) => leader.run.child.kill("SIGUSR2"),
   (leader) => freeze(leader, 8000),
   (_, node) => freeze(node, 6000),
-  (_, node) =>
-    node.run.child.kill("SIGKILL") && (node.run.child = node.start()),
+  (_, node) => restart(node),
   (leader) => freeze(leader, 30_000),
 ];
 
