@@ -6,7 +6,7 @@
  * without any all are judged, which takes hours.
  *
  * The code is broken as it was compiled, in a copy. Of each file the tests of
- * `suites` run, the cheapest first, until one fails or takes far too long. What
+ * `suites.json` run, the cheapest first, until one fails or takes far too long. What
  * does not parse is void; what the compiler would refuse is not sorted out.
  *
  * Some survivors are no gaps: what decides how long a slice of work is, how many
@@ -35,52 +35,12 @@ import process from "node:process";
 import { parseArgs } from "node:util";
 import { token } from "../source.ts";
 
+/** Returns a list beside this file: it stays where it is written, as the tests are compiled. */
+const read = (name: string): string[][] =>
+  JSON.parse(readFileSync(join("test", "mutation", `${name}.json`), "utf8"));
+
 /** The tests of a file, by the beginning of its path; the first that fits counts. */
-const suites: readonly (readonly [path: string, tests: string])[] = [
-  ["auth/", "auth/auth tokens"],
-  ["api/accounts", "tokens access auth/auth"],
-  ["api/routes", "access records tokens requests library features/web"],
-  [
-    "api/records",
-    "records library features/bulk tokens access features/measured requests features/retention durable features/meanwhile",
-  ],
-  ["api/query", "requests library features/measured features/bulk"],
-  [
-    "api/",
-    "access requests records tokens library features/web features/measured",
-  ],
-  [
-    "app",
-    "requests access records features/web tokens features/bulk durable features/open-network",
-  ],
-  [
-    "model/validate",
-    "fuzz/model records library features/bulk requests tokens features/imports",
-  ],
-  ["model/pattern", "patterns commands"],
-  ["model/declaration", "library commands patterns features/evolution"],
-  ["model/", "records library requests commands features/evolution"],
-  [
-    "http/",
-    "requests records features/web commands features/edge features/open-network durable",
-  ],
-  ["store/", "store/crash durable records store/upgrade library"],
-  ["features/aggregates", "features/measured features/bulk features/meanwhile"],
-  ["features/expand", "features/measured features/bulk features/meanwhile"],
-  ["features/batches", "features/bulk features/measured features/meanwhile"],
-  ["features/deletions", "features/bulk features/retention features/meanwhile"],
-  [
-    "features/idempotency",
-    "features/bulk store/upgrade features/crash features/meanwhile",
-  ],
-  ["features/conditional", "features/web features/bulk"],
-  ["features/events", "features/events"],
-  [
-    "features/imports",
-    "fuzz/model features/imports features/meanwhile features/crash",
-  ],
-  ["features/open-network", "features/open-network features/edge requests"],
-];
+const suites = read("suites");
 
 const source = join(import.meta.dirname, "../..");
 const copy = join(source, `../mutants-${process.pid}`);
@@ -163,7 +123,7 @@ function editsOf(text: string): Edit[] {
 }
 
 const testsOf = (file: string) =>
-  suites.find(([path]) => file.startsWith(path))?.[1] ?? "";
+  suites.find(([path = ""]) => file.startsWith(path))?.[1] ?? "";
 
 function mutantsOf(file: string): Mutant[] {
   const text = readFileSync(join(source, "src", file), "utf8");
@@ -186,12 +146,7 @@ function mutantsOf(file: string): Mutant[] {
 /** Returns the mutants of a list of defects: the name, the file, a place in what was compiled, which must be found there once, what comes into its place, and the tests. */
 function listed(list: string): Mutant[] {
   if (!isAsked(list)) return [];
-  // It stays where it is written, as the tests are compiled.
-  const path = join("test", "mutation", `${list}.json`);
-  const rows: readonly (readonly string[])[] = JSON.parse(
-    readFileSync(path, "utf8"),
-  );
-  return rows.map(([name = "", file = "", place = "", by, given]) => {
+  return read(list).map(([name = "", file = "", place = "", by, given]) => {
     const parts = readFileSync(join(source, "src", file), "utf8").split(place);
     if (parts.length !== 2) {
       throw new Error(`${name}: found ${parts.length - 1} times in ${file}`);
