@@ -8,7 +8,7 @@ import { filesOf, tokensOf } from "./source.ts";
 const source = filesOf("src");
 
 /** The rooms from the ground up: a file imports from its own room and from floors below it. */
-const floors: readonly (readonly string[])[] = [
+const floors: (string[])[] = [
   ["http", "auth", "store", "log.ts", "nearest.ts"],
   ["model"],
   ["settings.ts", "collections.ts"],
@@ -24,7 +24,7 @@ const floors: readonly (readonly string[])[] = [
 const foundation =
   /^(api|http|model|store)\/|^(settings|log|nearest|features\/clients)\.ts$|^features\/(imports\/command\.ts open|idempotency\/feature\.ts auth\/passwords)\.ts$/;
 /** Who uses a module of Node.js; all others may not. */
-const users: Readonly<Record<string, RegExp>> = {
+const users: Record<string, RegExp> = {
   "node:http": /^http\/server\.ts$/,
   "node:https": /^features\/tls\//,
   "node:fs":
@@ -35,13 +35,13 @@ const users: Readonly<Record<string, RegExp>> = {
 };
 
 interface Import {
-  readonly from: string;
-  readonly to: string;
-  readonly isType: boolean;
+  from: string;
+  to: string;
+  isType: boolean;
 }
 
 /** Returns the imports of all files, also those that are made later. */
-const imports: readonly Import[] = Array.from(source).flatMap(([from, text]) =>
+const imports: Import[] = Array.from(source).flatMap(([from, text]) =>
   Array.from(
     text.matchAll(
       /^(?:import|export) (type )?(?:[^;"]*? from )?"([^"]+)"|\bimport\("([^"]+)"\)/gm,
@@ -94,7 +94,7 @@ test("Only Node's own modules are imported, where they belong", () => {
 
 test("Imports form no circle", () => {
   const done = new Set<string>();
-  const visit = (path: string, before: readonly string[]): void => {
+  const visit = (path: string, before: string[]): void => {
     assert.ok(!before.includes(path), [...before, path].join(" → "));
     if (done.has(path)) return;
     for (const { from, to } of own) {
@@ -138,9 +138,9 @@ const notFunctions =
   /^(export )?(default )?(abstract )?(if|for|while|switch|try|do|else|class|interface|type|const enum)\b/;
 
 /** Returns the functions of a formatted file: the lines from the first to the last, those of functions within them aside. */
-function* functionsOf(text: string): Generator<readonly [string, number]> {
+function* functionsOf(text: string): Generator<[string, number]> {
   const lines = text.split("\n");
-  const inner: (readonly [from: number, to: number])[] = [];
+  const inner: [from: number, to: number][] = [];
   for (let at = lines.length - 1; at >= 0; at--) {
     const line = lines[at] ?? "";
     const [indent = ""] = /^ */.exec(line) ?? [];

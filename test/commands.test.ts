@@ -33,13 +33,13 @@ const busy = createServer().listen(0, "127.0.0.1").unref();
 await once(busy, "listening");
 
 /** A command that ends: its exit code, and what its output says. */
-type Command = readonly [
-  words: readonly string[],
+type Command = [
+  words: string[],
   environment: Environment,
   exit: number,
   output: RegExp,
 ];
-const refused: readonly Command[] = [
+const refused: Command[] = [
   [[], { PORT: "65536" }, 2, /^.*PORT.*65,?535.*\n$/],
   [
     ["serve", "--prot=1"],
@@ -123,7 +123,7 @@ describe("A start that is refused says why and creates nothing", {
 });
 
 /** The mistakes in mistakes.ts: collection, property, what is wrong. */
-const found: readonly RegExp[] = [
+const found: RegExp[] = [
   /\busers\b/,
   /a\.one.*default/,
   /a\.two/,
@@ -186,7 +186,6 @@ test("A check that returns no messages refuses the record", async () => {
     const name of ["bad", "promise", "text", "no", "map", "number", "good"]
   ) {
     const { status, json } = await send(run.origin, "/v1/things", {
-      method: "POST",
       body: { name },
     });
     judged.push(json.errors?.[0].field ?? status);
@@ -211,7 +210,6 @@ test("version and help end at once", async () => {
 
 const signIn = (origin: string, path: string, password: string) =>
   send(origin, `${path}/authorizations`, {
-    method: "POST",
     body: { username: "admin", password },
   });
 

@@ -10,9 +10,9 @@ import { type Environment, loader, main } from "./server.ts";
 /** A fenced block. */
 export interface Block {
   /** The heading of level two above it. */
-  readonly section: string;
-  readonly language: string;
-  readonly text: string;
+  section: string;
+  language: string;
+  text: string;
 }
 
 /** Tests run in the root of the project. */

@@ -67,5 +67,5 @@ rows("A library has its own names in every feature", [
 ]);
 test("A library has its own names in its metrics", async () => {
   const type = "text/plain; version=0.0.4; charset=utf-8";
-  checkAnswer(await request("admin", "GET", "//metrics"), "Library API", type);
+  checkAnswer(await request("admin", "GET //metrics"), "Library API", type);
 });

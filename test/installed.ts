@@ -28,7 +28,7 @@ process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
 const at = (...names: string[]) => join(folder, ...names);
 const node = dirname(process.execPath);
 const PATH = `${at("bin")}:${node}:${process.env["PATH"]}`;
-const run = (command: string, words: readonly string[], cwd = folder) =>
+const run = (command: string, words: string[], cwd = folder) =>
   execFileSync(command, words, {
     cwd,
     encoding: "utf8",
@@ -38,7 +38,7 @@ const run = (command: string, words: readonly string[], cwd = folder) =>
 /** Starts a server, waits until it listens, and stops it after some work with its origin. */
 async function serving(
   command: string,
-  words: readonly string[],
+  words: string[],
   environment: NodeJS.ProcessEnv,
   work: (origin: string) => Promise<void>,
 ): Promise<void> {

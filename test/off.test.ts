@@ -34,18 +34,18 @@ writeFileSync(
 );
 
 /** A status, or what a header field of the response is. */
-type Outcome = number | readonly [header: string, value: RegExp];
+type Outcome = number | [header: string, value: RegExp];
 const no = (header: string): Outcome => [header, /^undefined$/];
 
 /** A feature, a request as admin, its outcome with and without the feature. */
-const rows: readonly (readonly [
+const rows: [
   feature: string,
   request: string,
   on: Outcome,
   off: Outcome,
-  headers?: Readonly<Record<string, string>>,
+  headers?: Record<string, string>,
   body?: unknown,
-])[] = [
+][] = [
   ["open-network", "GET /health", 400, 200, { Host: "" }],
   ["memory", "GET /health", 200, 200],
   ["idempotency", "POST /v1/zoos", 201, 201, { "Idempotency-Key": "a" }, zoo],
@@ -88,7 +88,7 @@ const rows: readonly (readonly [
 ];
 
 /** What a feature is switched on with. */
-const switches: Readonly<Record<string, Environment>> = {
+const switches: Record<string, Environment> = {
   static: { PUBLIC, BASE_URL: "/api/" },
   cors: { CORS_ORIGINS: "*" },
   "rate-limit": { RATE_LIMIT: "1000" },
@@ -99,8 +99,8 @@ const all = [...new Set(rows.map(([feature]) => feature))];
 
 /** Starts a server with these features, and compares what the rows say, or those of some features. */
 async function check(
-  features: readonly string[],
-  rowsOf: readonly string[] = all,
+  features: string[],
+  rowsOf: string[] = all,
 ): Promise<void> {
   const FEATURES = features.join() || "none";
   const environment: Environment = Object.assign(
@@ -146,7 +146,7 @@ describe("A feature", { concurrency: 2 }, () => {
       skip: process.env["WHOLE"] === undefined,
     }, () => check(others.filter((name) => name !== feature), [feature]));
   }
-  const settings: readonly Environment[] = [
+  const settings: Environment[] = [
     ...Object.values(switches),
     { REQUIRE_IF_MATCH: "1" },
     { METRICS: "local" },

@@ -30,7 +30,7 @@ const file = (name: string, text: string) => {
 };
 
 /** A command: its words, its exit code, what it prints, and what it reads. */
-type Step = readonly [
+type Step = [
   words: string,
   exit: number,
   output: RegExp | string,
@@ -40,7 +40,7 @@ type Step = readonly [
 /** Runs commands one after the other. */
 async function run(
   environment: Environment,
-  steps: readonly Step[],
+  steps: Step[],
 ): Promise<void> {
   for (const [words, exit, expected, input] of steps) {
     const output = await outputOf(words.split(" "), environment, exit, input);
@@ -70,7 +70,6 @@ describe("Commands", { concurrency: 2 }, () => {
     const server = await serve({ DATA_DIR, SEED: seed, JWT_SECRET: "" });
     const { json: { token } } = await signIn(server.origin);
     const { status } = await send(server.origin, "/v1/zoos", {
-      method: "POST",
       body: { name: "e", city: "f", country: "BE" },
       headers: { Authorization: `Bearer ${token}` },
     });
@@ -201,9 +200,8 @@ describe("Commands", { concurrency: 2 }, () => {
         ["cups", { size: "big" }],
       ] as const
     ) {
-      const sent = { method: "POST", body };
       assert.equal(
-        (await send(server.origin, `/v1/${name}`, sent)).status,
+        (await send(server.origin, `/v1/${name}`, { body })).status,
         201,
       );
     }

@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { outputOf, temporaryFolder } from "./server.ts";
 
 /** Returns what a declaration with these patterns is told, by their places; undefined for those that are accepted. */
-async function judge(patterns: readonly (readonly [RegExp, number?])[]) {
+async function judge(patterns: (readonly [RegExp, number?])[]) {
   const folder = temporaryFolder();
   const COLLECTIONS = join(folder, "patterns.mjs");
   const properties = patterns.map(([pattern, maxLength = 1000], at) =>
@@ -31,7 +31,7 @@ async function judge(patterns: readonly (readonly [RegExp, number?])[]) {
   return refusals;
 }
 
-const accepted: readonly RegExp[] = [
+const accepted: RegExp[] = [
   /^$/,
   /^.+$/,
   /^97[89]\d{10}$/,
@@ -62,7 +62,7 @@ const accepted: readonly RegExp[] = [
   /^[a-z]+$/,
 ];
 
-const refused: readonly (readonly [RegExp, RegExp, number?])[] = [
+const refused: [RegExp, RegExp, number?][] = [
   [/[a-z]+/, /begin with \^ and end with \$/],
   [/^a\$/, /end with \$/],
   [/^a|b$/, /alternatives outside of a group/],
@@ -109,10 +109,10 @@ test("Patterns that people write are accepted, and others explained", async () =
 
 /** A part of a generated pattern: characters, a sequence, alternatives, a repetition. */
 type Part =
-  | { readonly characters: string }
-  | { readonly all: readonly Part[] }
-  | { readonly any: readonly Part[] }
-  | { readonly of: Part; readonly min: number; readonly max: number };
+  | { characters: string }
+  | { all: Part[] }
+  | { any: Part[] }
+  | { of: Part; min: number; max: number };
 
 let seed = 1;
 const below = (limit: number) => {

@@ -58,12 +58,10 @@ function write(words: string, name: string, last = ""): string {
 }
 
 async function signIn(body: object): Promise<string> {
-  const sent = { method: "POST", body };
-  return (await send(server.origin, "/v1/authorizations", sent)).json.token;
+  return (await send(server.origin, "/v1/authorizations", { body })).json.token;
 }
 const admin = await signIn({ username: "admin", password: "admin-password" });
 await send(server.origin, "/v1/users", {
-  method: "POST",
   headers: { Authorization: `Bearer ${admin}` },
   body: { ...kim, role: "keeper" },
 });
@@ -161,7 +159,6 @@ for (const [name, requests] of Object.entries(examples)) {
       const [method = "", path = ""] = request.split(" ");
       const role = who === "other" ? "observer" : who;
       await send(origin, "/v1/users", {
-        method: "POST",
         headers: admin,
         body: { username: who, role, password: `${who}-password` },
       });

@@ -24,9 +24,7 @@ export const beside = (name: string): string =>
 /** The entry point under test: another one by `SERVER=path/to/main.ts`. */
 export const main = process.env["SERVER"] ?? beside("../src/main");
 /** What Node.js needs to run a module in that form. */
-export const loader: readonly string[] = main.endsWith(".ts")
-  ? ["--import=tsx"]
-  : [];
+export const loader: string[] = main.endsWith(".ts") ? ["--import=tsx"] : [];
 
 /** Returns the options of Node.js that load a module beside the tests before the program. */
 export const preload = (name: string): string =>
@@ -41,7 +39,7 @@ for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"]) {
   process.on(signal, () => process.exit(1));
 }
 
-export type Environment = Readonly<Record<string, string>>;
+export type Environment = Record<string, string>;
 
 /** Creates a folder that is removed with this process. */
 export function temporaryFolder(): string {
@@ -71,7 +69,7 @@ export function createDisk() {
 
 /** Runs a command line; it dies with this process. Passwords are hashed cheaply, unless `HASHES` is `real`. */
 export function launch(
-  words: readonly string[],
+  words: string[],
   environment: Environment,
   input?: string,
 ) {
@@ -110,7 +108,7 @@ export function launch(
 
 /** Runs a command that ends with an exit code, and does not listen instead; returns what it prints. */
 export async function outputOf(
-  words: readonly string[],
+  words: string[],
   environment: Environment = {},
   exit = 0,
   input?: string,
@@ -157,18 +155,19 @@ export async function serve(environment: Environment = {}) {
 
 /** A response with its body as text and, where it is JSON, as a value. */
 export interface Answer {
-  readonly status: number;
-  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
-  readonly text: string;
+  status: number;
+  headers: Record<string, string | string[] | undefined>;
+  text: string;
   // deno-lint-ignore no-explicit-any
-  readonly json: any;
+  json: any;
 }
 
 export interface Sent {
-  readonly method?: string;
-  readonly headers?: Readonly<Record<string, string>>;
+  /** If it is not given: POST with a body, GET without one. */
+  method?: string;
+  headers?: Record<string, string>;
   /** An object is sent as JSON, text and bytes as they are. */
-  readonly body?: unknown;
+  body?: unknown;
 }
 
 const agent = new Agent({ keepAlive: true });
@@ -179,7 +178,7 @@ export function send(
   path: string,
   sent: Sent = {},
 ): Promise<Answer> {
-  const { method = "GET", headers, body } = sent;
+  const { headers, body, method = body === undefined ? "GET" : "POST" } = sent;
   const isRaw = typeof body === "string" || body instanceof Uint8Array;
   const bytes = body === undefined
     ? undefined
@@ -237,7 +236,6 @@ export const signIn = (
   password = `${username}-password`,
 ) =>
   send(origin, "/v1/authorizations", {
-    method: "POST",
     body: { username, password },
   });
 

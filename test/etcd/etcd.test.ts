@@ -23,7 +23,6 @@ const [node] = skip ? [] : await startNodes(1, `${folder}/etcd`);
 /** Calls a method of etcd. */
 const call = (method: string, key: string, value = "") =>
   send(`http://${node?.host}`, `/v3/kv/${method}`, {
-    method: "POST",
     body: { key: btoa(key), ...value && { value: btoa(value) } },
   });
 
@@ -62,7 +61,7 @@ test("A folder moves into etcd over TLS, and back", { skip }, async () => {
   const headers = await authorize(before.origin);
   const post = async ({ origin }: typeof before, name: string) => {
     const body = { name, city: "Bern", country: "CH" };
-    const sent = { method: "POST", headers, body };
+    const sent = { headers, body };
     return (await send(origin, "/v1/zoos", sent)).status;
   };
   await post(before, "One");

@@ -71,7 +71,6 @@ async function write(server: Server): Promise<void> {
   for (;; await delay(10)) {
     const text = `${count++}`.padEnd(1000, "x");
     const { status } = await send(server.run.origin, "/v1/notes", {
-      method: "POST",
       body: { text },
     }).catch(({ code }) => ({ status: code === "ECONNREFUSED" ? 503 : 500 }));
     if (status !== 503) sent.add(text);

@@ -99,7 +99,7 @@ describe("Static files", () => {
   });
 
   const index = '"This is index.html"';
-  const rows: readonly (readonly [string, number, string?, object?])[] = [
+  const rows: [string, number, string?, object?][] = [
     ["/", 200, index],
     ["/?a=b", 200, index],
     ["/docs/", 200, '"This is docs/index.html"'],
@@ -169,7 +169,7 @@ describe("Static files", () => {
     mkdirSync(large);
     writeFileSync(join(large, "a"), "", { mode: 0o644 });
     truncateSync(join(large, "a"), (64 << 20) + 1);
-    const settings: readonly (readonly [string, string])[] = [
+    const settings: [string, string][] = [
       [join(folder, "none"), "/api/"],
       [join(folder, "secret.txt"), "/api/"],
       [PUBLIC, "/"],
@@ -223,7 +223,7 @@ describe("RATE_LIMIT", () => {
 test("TRUST_PROXY finds the client behind proxies", async () => {
   const forwarded = (each: string) => ({ "X-Forwarded-For": each });
   /** Sends requests with these fields one by one, and compares their statuses: the fourth of a client is one too many. */
-  const check = async (all: readonly object[]) => {
+  const check = async (all: object[]) => {
     const statuses = [];
     for (const headers of all) {
       statuses.push((await ask("/a.txt", "GET", headers)).status);

@@ -14,9 +14,9 @@ const library = await startLibrary({
 });
 const { request, tokenOf, server } = library;
 
-type Event = readonly [
+type Event = [
   name: string,
-  data: Readonly<Record<string, unknown>>,
+  data: Record<string, unknown>,
   id: string,
 ];
 
@@ -82,12 +82,12 @@ async function createAuthor(name: string) {
   return { author, url: author.url.slice(3) };
 }
 
-const names = (events: readonly Event[]) =>
+const names = (events: Event[]) =>
   events.map(([name, { id }]) => `${name} ${id}`);
 
 describe("Events", { timeout: 600_000 }, () => {
   test("are for users, as text/event-stream", async () => {
-    const rows: readonly (readonly [string, string, number, object?])[] = [
+    const rows: [string, string, number, object?][] = [
       ["anyone", "GET /events", 40100],
       ["anyone", "HEAD /events", 401],
       ["member", "GET /events?x=1", 40003],
@@ -256,7 +256,7 @@ describe("Events", { timeout: 600_000 }, () => {
   });
 
   test("end when a right ends", async () => {
-    const ends: readonly (readonly [string, string, string, object?])[] = [
+    const ends: [string, string, string, object?][] = [
       ["librarian2", "admin", "PATCH /users/", { role: "member" }],
       ["librarian3", "admin", "PATCH /users/", { password: "other-password" }],
       ["librarian4", "admin", "DELETE /users/"],

@@ -19,7 +19,7 @@ let files = 0;
 
 /** Returns the settings for a declaration: collections by their names, each with its properties and what else it has. */
 function declare(
-  collections: Readonly<Record<string, string>>,
+  collections: Record<string, string>,
   DATA_DIR: string,
 ) {
   const COLLECTIONS = join(folder, `${files++}.mjs`);
@@ -78,11 +78,11 @@ const log = () =>
 const before = log();
 
 /** Declarations, and what is said of each; nothing if it is allowed. */
-const changes: readonly (readonly [
+const changes: [
   what: string,
-  declaration: Readonly<Record<string, string>>,
-  ...says: readonly RegExp[],
-])[] = [
+  declaration: Record<string, string>,
+  ...says: RegExp[],
+][] = [
   ["More choices and properties, less of what all fit, another name", {
     authors,
     shelves: authors,

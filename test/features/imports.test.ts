@@ -172,16 +172,15 @@ test("Tasks belong to who made them", async () => {
 });
 
 test("An import is refused at once for what a POST is refused for", async () => {
-  const rows: readonly (readonly [string, string, number, object?, string?])[] =
-    [
-      ["anyone", "/books", 40100],
-      ["member", "/books", 40300],
-      ["admin", "/users", 41500],
-      ["librarian", "/books/999999/sequels", 40401],
-      ["librarian", "/books", 40001, {}, ""],
-      ["librarian", "/books?limit=1", 40003],
-      ["librarian", "/books", 41200, { "If-Match": '"x"' }],
-    ];
+  const rows: [string, string, number, object?, string?][] = [
+    ["anyone", "/books", 40100],
+    ["member", "/books", 40300],
+    ["admin", "/users", 41500],
+    ["librarian", "/books/999999/sequels", 40401],
+    ["librarian", "/books", 40001, {}, ""],
+    ["librarian", "/books?limit=1", 40003],
+    ["librarian", "/books", 41200, { "If-Match": '"x"' }],
+  ];
   for (const [who, path, code, fields, body = "{}\n"] of rows) {
     const headers = { ...ndjson, ...fields };
     const { json } = await request(who, `POST ${path}`, body, headers);

@@ -16,7 +16,7 @@ import process from "node:process";
 
 export const ndjson = { "Content-Type": "application/x-ndjson" };
 
-export const linesOf = (records: readonly object[]): string =>
+export const linesOf = (records: object[]): string =>
   records.map((record) => `${JSON.stringify(record)}\n`).join("");
 
 export const book = (at: number, more: object = {}): object => ({
@@ -28,19 +28,19 @@ export const book = (at: number, more: object = {}): object => ({
 
 /** An import, as `/tasks` shows it. */
 interface Task {
-  readonly status: string;
-  readonly type: string;
-  readonly collection: string;
-  readonly id: number;
-  readonly lines: number;
-  readonly imported: number;
-  readonly rejected: number;
-  readonly message: string;
-  readonly errors: readonly {
-    readonly line: number;
-    readonly errors: readonly {
-      readonly field: string;
-      readonly code: string;
+  status: string;
+  type: string;
+  collection: string;
+  id: number;
+  lines: number;
+  imported: number;
+  rejected: number;
+  message: string;
+  errors: {
+    line: number;
+    errors: {
+      field: string;
+      code: string;
     }[];
   }[];
 }
@@ -59,7 +59,7 @@ export async function startLibrary(environment: Environment) {
     who: string,
     line: string,
     body?: unknown,
-    headers: Readonly<Record<string, string>> = {},
+    headers: Record<string, string> = {},
   ): Promise<Answer> {
     const [method = "", path = ""] = line.split(" ");
     const token = who === "anyone" ? "" : await tokenOf(who);
@@ -105,7 +105,7 @@ export async function startLibrary(environment: Environment) {
       who: string,
       path: string,
       lines: string,
-      headers: Readonly<Record<string, string>> = {},
+      headers: Record<string, string> = {},
     ) {
       const sent = { ...ndjson, ...headers };
       const { status, json, text, headers: { location } } = await request(

@@ -35,7 +35,7 @@ const readings = [
 ].map(([taken_at, value]) => ({ taken_at, value }));
 const grouped = (
   query: string,
-  shows: readonly object[],
+  shows: object[],
   total = shows.length,
 ): Row => [
   "anyone",

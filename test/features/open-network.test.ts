@@ -24,17 +24,17 @@ function exchange(text: string): Promise<{ codes: string[]; all: string }> {
   });
 }
 
-const get = (target: string, ...fields: readonly string[]) =>
+const get = (target: string, ...fields: string[]) =>
   `GET ${target} HTTP/1.1\r\n${
     ["Host: a", ...fields].map((field) => `${field}\r\n`).join("")
   }\r\n`;
-const post = (...fields: readonly string[]) =>
+const post = (...fields: string[]) =>
   `POST /v1/authorizations HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n${
     fields.map((field) => `${field}\r\n`).join("")
   }\r\n`;
 
 /** What is sent, and the status of what is answered: nothing after a refused message is taken for a request. */
-const messages: readonly (readonly [text: string, status: string])[] = [
+const messages: [text: string, status: string][] = [
   [get("/v1"), "200"],
   [get("http://other.example:81/v1"), "200"],
   [get("http:///v1"), "400"],
@@ -119,7 +119,6 @@ test("Guesses of a password are limited for a name", async () => {
     const username = ["somebody", " SomeBody"][count % 2];
     const body = { username, password: `wrong-password-${count}` };
     const { status } = await send(origin, "/v1/authorizations", {
-      method: "POST",
       body,
     });
     statuses.push(status);
@@ -132,7 +131,7 @@ test("The log has refusals and changes of users, without secrets", async () => {
   const sent = { admin: "/v1/users", viewer: "/v1/zoos?x=viewer-password" };
   for (const [who, path] of Object.entries(sent)) {
     const headers = await authorize(origin, who);
-    await send(origin, path, { method: "POST", headers, body });
+    await send(origin, path, { headers, body });
   }
   // The first two are of the guesses.
   const lines =

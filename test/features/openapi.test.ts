@@ -9,7 +9,7 @@ import { animal, employee, user, zoo } from "../zoo.ts";
 type Json = any;
 
 /** Returns the document of a server, and what it requests as admin. */
-async function start(environment: Readonly<Record<string, string>>) {
+async function start(environment: Record<string, string>) {
   const { origin } = await serve({ FEATURES: "all", ...environment });
   let admin = await authorize(origin);
   const request = (line: string, body?: unknown, fields = {}) => {
@@ -34,7 +34,7 @@ const [{ document, request, signIn }] = servers;
 const resolve = (document: Json, pointer: string): Json =>
   pointer.slice(2).split("/").reduce((part, name) => part?.[name], document);
 
-const typeOf = (value: unknown): readonly string[] =>
+const typeOf = (value: unknown): string[] =>
   value === null
     ? ["null"]
     : Array.isArray(value)
@@ -118,7 +118,7 @@ const zooBody = {
 const inZoo = { ...animal, zoo_id: 1, weight_kg: 2.5, born_on: "2001-01-01" };
 const employed = { ...employee, zoo_id: 1, email: "e@example.com" };
 const people = { ...user, username: "somebody" };
-const requests: readonly (readonly [string, number, unknown?])[] = [
+const requests: [string, number, unknown?][] = [
   ["PATCH /v1/user", 201, { password: "admin-password" }],
   ["POST /v1/authorizations", 201, {
     username: "admin",

@@ -89,7 +89,6 @@ test("A clock that is not set shows the newest time of the log", async () => {
     NODE_OPTIONS: preload("later"),
   });
   const created = await send(server.origin, "/v1/readings", {
-    method: "POST",
     body: {},
     headers: await authorize(server.origin),
   });

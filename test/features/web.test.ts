@@ -14,25 +14,25 @@ const { rows, request, server, forget } = await zooApi({
   LOG: "debug",
   CORS_ORIGINS: `${origin}, http://b.example:8080`,
 });
-const created = await request("keeper", "POST", "/zoos", zoo);
+const created = await request("keeper", "POST /zoos", zoo);
 const url = created.json.url.slice(3);
 const tag = String(created.headers["etag"]);
 const { id: zoo_id } = created.json;
-const inZoo = await request("keeper", "POST", "/animals", {
+const inZoo = await request("keeper", "POST /animals", {
   ...animal,
   zoo_id,
 });
 const animalUrl = inZoo.json.url.slice(3);
 const animalTag = String(inZoo.headers["etag"]);
 
-const root = String((await request("anyone", "GET", "//v1")).headers["etag"]);
+const root = String((await request("anyone", "GET //v1")).headers["etag"]);
 
 /** Reads a URL with a header field. */
 const reading = (
   path: string,
   outcome: number,
-  headers: Readonly<Record<string, string>> = {},
-  has: Readonly<Record<string, string | RegExp | undefined>> = {},
+  headers: Record<string, string> = {},
+  has: Record<string, string | RegExp | undefined> = {},
   who = "anyone",
 ): Row => [who, `GET ${path}`, outcome, undefined, { headers, has }];
 
@@ -86,9 +86,9 @@ rows("If-Match is 412 for another state, and judged first", [
 const changing = (
   line: Row[1],
   outcome: number,
-  headers: Readonly<Record<string, string>>,
+  headers: Record<string, string>,
   body?: unknown,
-  has: Readonly<Record<string, string | RegExp | undefined>> = {},
+  has: Record<string, string | RegExp | undefined> = {},
 ): Row => ["admin", line, outcome, body, { headers, has }];
 
 rows("A precondition guards changes, after the record and before its rules", [
@@ -131,10 +131,10 @@ rows("A precondition guards changes, after the record and before its rules", [
 ]);
 
 test("If-Match lets one of two changes at a time through", async () => {
-  const { headers } = await request("anyone", "GET", animalUrl);
+  const { headers } = await request("anyone", `GET ${animalUrl}`);
   const answers = await Promise.all(
     ["a", "b", "c"].map((name) =>
-      request("keeper", "PATCH", animalUrl, { name }, {
+      request("keeper", `PATCH ${animalUrl}`, { name }, {
         "If-Match": headers["etag"],
       })
     ),
@@ -152,7 +152,7 @@ test("REQUIRE_IF_MATCH asks for a precondition, and an ETag outlives a restart",
   };
   const first = await serve(environment);
   const headers = await authorize(first.origin);
-  const sent = { method: "POST", headers, body: zoo };
+  const sent = { headers, body: zoo };
   const { headers: { etag } } = await send(first.origin, "/v1/zoos", sent);
   await stop(first);
   const { origin } = await serve({ ...environment, REQUIRE_IF_MATCH: "1" });
@@ -160,18 +160,17 @@ test("REQUIRE_IF_MATCH asks for a precondition, and an ETag outlives a restart",
   assert.equal(read.headers["access-control-allow-origin"], "*");
   assert.equal(read.headers["vary"], "Accept");
   assert.equal(read.headers["etag"], etag);
-  const steps: readonly (readonly [string, string, object, object, number])[] =
-    [
-      ["PATCH", "zoos/1", {}, { name: "a" }, 428],
-      ["PUT", "zoos/1", {}, zoo, 428],
-      ["DELETE", "zoos/1", {}, {}, 428],
-      ["PATCH", "zoos/9", {}, {}, 404],
-      ["PATCH", "zoos/1", { "If-None-Match": '"a"' }, { name: "a" }, 201],
-      ["PATCH", "zoos/1", { "If-Match": "*" }, { name: "b" }, 201],
-      ["POST", "zoos", {}, zoo, 201],
-      ["DELETE", "zoos/1", { "If-Match": "*" }, {}, 204],
-      ["DELETE", "authorizations/1", {}, {}, 204],
-    ];
+  const steps: [string, string, object, object, number][] = [
+    ["PATCH", "zoos/1", {}, { name: "a" }, 428],
+    ["PUT", "zoos/1", {}, zoo, 428],
+    ["DELETE", "zoos/1", {}, {}, 428],
+    ["PATCH", "zoos/9", {}, {}, 404],
+    ["PATCH", "zoos/1", { "If-None-Match": '"a"' }, { name: "a" }, 201],
+    ["PATCH", "zoos/1", { "If-Match": "*" }, { name: "b" }, 201],
+    ["POST", "zoos", {}, zoo, 201],
+    ["DELETE", "zoos/1", { "If-Match": "*" }, {}, 204],
+    ["DELETE", "authorizations/1", {}, {}, 204],
+  ];
   for (const [method, path, fields, body, status] of steps) {
     const answer = await send(origin, `/v1/${path}`, {
       method,
@@ -280,13 +279,13 @@ rows("X-Request-Id is the client's own if it is plain", [
 ]);
 
 test("X-Request-Id is in the log", async () => {
-  await request("viewer", "DELETE", url, undefined, {
+  await request("viewer", `DELETE ${url}`, undefined, {
     "X-Request-Id": "log-1",
   });
-  await request("anyone", "GET", "/zoos", undefined, {
+  await request("anyone", "GET /zoos", undefined, {
     "X-Request-Id": "log-2",
   });
-  await request("anyone", "GET", "/zoos"); // its log shows that those before are written
+  await request("anyone", "GET /zoos"); // its log shows that those before are written
   assert.match(server.output, /"log-1"/);
   assert.match(server.output, /"log-2"/);
 });
@@ -315,12 +314,11 @@ rows("Metrics are for admins, and for this machine if METRICS=local", [
 ]);
 
 test("Metrics are in the format of Prometheus", async () => {
-  await request("anyone", "POST", "/zoos/7", {});
-  await request("anyone", "GET", "/none/7");
+  await request("anyone", "POST /zoos/7", {});
+  await request("anyone", "GET /none/7");
   const { status, text, headers } = await request(
     "admin",
-    "GET",
-    "//metrics",
+    "GET //metrics",
     undefined,
     away,
   );

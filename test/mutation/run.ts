@@ -46,16 +46,16 @@ const source = join(import.meta.dirname, "../..");
 const copy = join(source, `../mutants-${process.pid}`);
 
 interface Mutant {
-  readonly file: string;
-  readonly name: string;
-  readonly text: string;
-  readonly tests: string;
+  file: string;
+  name: string;
+  text: string;
+  tests: string;
 }
 
 interface Edit {
-  readonly from: number;
-  readonly to: number;
-  readonly text: string;
+  from: number;
+  to: number;
+  text: string;
 }
 
 const swaps = new Map(Object.entries({

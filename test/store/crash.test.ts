@@ -64,7 +64,7 @@ async function run(
 /** Opens what a crash has left, checks it, and that it can be written durably again. */
 async function judge(
   disk: Disk,
-  possible: readonly string[],
+  possible: string[],
   what: string,
 ): Promise<void> {
   const store = await open(disk).catch((error) =>
@@ -89,7 +89,7 @@ async function judge(
 }
 
 /** Runs some lives of a store, the first with a fault at an operation, and judges what each may leave at its end and at some moments before. */
-async function crash(faults: readonly string[], at: number): Promise<number> {
+async function crash(faults: string[], at: number): Promise<number> {
   const random = randomOf(seed * 1000 + at);
   const model = new Model();
   let disk = new Disk();
@@ -99,7 +99,7 @@ async function crash(faults: readonly string[], at: number): Promise<number> {
     const next = life > 0 ? random(60) : at;
     const possible = life > 0 ? anyFault : faults;
     const fault = possible[random(possible.length)] ?? "";
-    const moments: (readonly [Disk, readonly string[]])[] = [];
+    const moments: [Disk, string[]][] = [];
     let struck = "";
     disk.fault = (operation, count) => {
       if (count > next && random(4) === 0 && moments.length < lives) {
@@ -212,7 +212,7 @@ async function sample() {
 /** Yields what may happen to a file; true if its end may be missing. */
 function* damagesOf(
   bytes: Buffer,
-): Generator<readonly [what: string, bytes: Buffer, isShorter: boolean]> {
+): Generator<[what: string, bytes: Buffer, isShorter: boolean]> {
   for (let at = 0; at < bytes.length; at++) {
     yield [`${at} bytes`, bytes.subarray(0, at), true];
     const flipped = Buffer.from(bytes);

@@ -18,19 +18,19 @@ import type { Table } from "../../src/store/table.ts";
 const sectorBytes = 512;
 
 interface Inode {
-  readonly ino: number;
+  ino: number;
   /** What processes see. */
   bytes: Buffer;
   /** What it has been since its last sync: the disk may have each sector, and the length, of any of them. */
-  versions: readonly Buffer[];
+  versions: Buffer[];
   /** The sectors that a failed sync has not written, and no later one will: the system takes them for written. */
-  lost: readonly number[];
+  lost: number[];
 }
 
 type Names = ReadonlyMap<string, Inode>;
 
 /** What happens to an operation: the end of the process in its midst, an error, a write that is cut short. */
-export const faults: readonly string[] = [
+export const faults: string[] = [
   "kill",
   "EIO",
   "EROFS",
@@ -49,10 +49,10 @@ let created = 0;
 
 /** A folder on a disk. */
 export class Disk {
-  readonly folder = join(root, `${++created}`);
+  folder = join(root, `${++created}`);
   names = new Map<string, Inode>();
   /** What the names have been since the last sync of the folder: the disk may have each of any of them. */
-  #versions: readonly Names[] = [this.names];
+  #versions: Names[] = [this.names];
   #inodes = 0;
   isKilled = false;
   /** How many operations there were. */
@@ -170,7 +170,7 @@ export class Disk {
     }
     const file = {
       createReadStream: (
-        { start, end }: { readonly start: number; readonly end: number },
+        { start, end }: { start: number; end: number },
       ) => [inode.bytes.subarray(start, end + 1)],
       write: async (
         buffer: Buffer,
@@ -248,7 +248,7 @@ export class Disk {
   cut(pick: Random): Disk {
     const disk = new Disk();
     disk.#inodes = this.#inodes;
-    const one = <Item>(items: readonly Item[]) => {
+    const one = <Item>(items: Item[]) => {
       const versions = [...new Set(items)];
       return versions[pick(versions.length)] as Item;
     };
@@ -341,13 +341,13 @@ export class Model {
   /** The states by their order: the last one that was acknowledged or seen, then those whose outcome is open. */
   possible = ["[]"];
   /** All that ever were acknowledged, in order. */
-  readonly history = ["[]"];
+  history = ["[]"];
   acknowledged = 0;
   refused = 0;
   isFailed = false;
 
   /** Runs a transaction, and notes what became of it. */
-  async run(store: Store, mutations: readonly Mutation[]): Promise<void> {
+  async run(store: Store, mutations: Mutation[]): Promise<void> {
     let seq: number;
     try {
       seq = store.transact(1, mutations);
@@ -396,12 +396,12 @@ export function randomOf(seed: number): Random {
 export function* script(
   random: Random,
   count: number,
-): Generator<readonly Mutation[]> {
+): Generator<Mutation[]> {
   for (; count > 0; count--) {
     const id = 1 + random(9);
     const children = [2 * id, 2 * id + 1];
     const name = `${count} ${"é".repeat(random(60))}`;
-    const changes: readonly (readonly Mutation[])[] = [
+    const changes: (Mutation[])[] = [
       [["put", "zoos", { id, name }]],
       children.map((id) => ["put", "animals", { id, zoo_id: id >> 1, name }]),
       [...children.map((id) => ["del", "animals", id] as const), [

@@ -20,12 +20,12 @@ import { send, serve, stop, temporaryFolder } from "../server.ts";
 const fixtures = join("test", "store", "0.3.0");
 
 interface Served {
-  readonly tokens: Readonly<Record<string, string>>;
-  readonly expected: readonly {
-    readonly who: string;
-    readonly path: string;
-    readonly status: number;
-    readonly json: { readonly errorCode?: number };
+  tokens: Record<string, string>;
+  expected: {
+    who: string;
+    path: string;
+    status: number;
+    json: { errorCode?: number };
   }[];
 }
 
@@ -79,7 +79,6 @@ for (
     }
     if (name.startsWith("sample")) {
       const repeated = await send(server.origin, "/v1/animals", {
-        method: "POST",
         headers: headers("kim", { "Idempotency-Key": "key-1" }),
         body: { zoo_id: 1, animal_type_id: 2, name: "Keyed" },
       });
