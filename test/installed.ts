@@ -100,7 +100,7 @@ test("The package is small, without tests and dependencies", () => {
   assert.ok(names.includes(join("data", "seed.json")));
   assert.deepEqual(
     names.filter((name) => /test|node_modules|(?<!\.d)\.ts$|store$/.test(name)),
-    [join("build", "store")],
+    [join("build", "store"), join("src", "store")],
   );
 });
 
