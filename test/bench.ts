@@ -1,7 +1,8 @@
 /**
  * What a start, a record and a request cost: `npm run bench -- RECORDS SECONDS`,
- * on an idle machine with Linux. A load has a warm-up; then its processor time
- * is that of the server alone, with node:http's part.
+ * on an idle machine with Linux. The password of the first admin is hashed
+ * cheaply, as in all tests. Each load runs twice, as the first run warms up; its
+ * processor time is that of the server, with the part of node:http.
  */
 
 import assert from "node:assert/strict";

@@ -79,7 +79,7 @@ const refused: Command[] = [
     1,
     /^zoo-api: .*\/proc\/none.*\n$/,
   ],
-  [["--data-dir", file("plain", "")], {}, 1, /^zoo-api: .*plain.*\n$/],
+  [["--data-dir", file("plain", "")], {}, 1, /^zoo-api: EEXIST.*plain'\n$/],
   [
     [],
     { REQUIRE_IF_MATCH: "toString" },
