@@ -6,6 +6,7 @@ import { test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import {
   authorize,
+  launch,
   outputOf,
   send,
   serve,
@@ -15,9 +16,14 @@ import {
 import { skip, startNodes } from "./nodes.ts";
 
 const folder = temporaryFolder();
-const words =
-  `req -x509 -nodes -newkey rsa:2048 -subj /CN=etcd -addext subjectAltName=IP:127.0.0.1 -keyout ${folder}/etcd.key -out ${folder}/etcd.pem`;
-if (!skip) execFileSync("openssl", words.split(" "), { stdio: "ignore" });
+if (!skip) {
+  execFileSync(
+    "openssl",
+    `req -x509 -nodes -newkey rsa:2048 -subj /CN=etcd -addext subjectAltName=IP:127.0.0.1 -keyout ${folder}/etcd.key -out ${folder}/etcd.pem`
+      .split(" "),
+    { stdio: "ignore" },
+  );
+}
 const [node] = skip ? [] : await startNodes(1, `${folder}/etcd`);
 
 /** Calls a method of etcd. */
@@ -34,7 +40,7 @@ test("Keys that no server wrote are refused by name", { skip }, async () => {
     ["latest=5", '"head"'],
     [`${log}=x`, '"head"'],
     ["head=1", `"${log}"`],
-    [`head=1,${log}000000=x\n`, `"${log}000000"`],
+    [`head=1,${log}000000=x\n`, `${log}000000`],
     ["head=5,latest=5", '"snapshot/0000000000000005/"'],
     ["head=5 0", "copy --from etcd"], // of version 0.3.0
     ["secret=short", '"secret"'],
@@ -44,12 +50,24 @@ test("Keys that no server wrote are refused by name", { skip }, async () => {
       const [key, value] = pair.split("=");
       await call("put", `${row}/${key}`, value);
     }
-    const words = pairs === "secret=short" ? ["serve"] : ["export", "zoos"];
-    const STORE = `etcd://${node?.host}/${row}`;
-    const DATA_DIR = `${folder}/bad`;
-    const said = await outputOf(words, { DATA_DIR, STORE }, 1);
-    assert.ok(said.includes(output), said);
+    const run = launch(
+      pairs === "secret=short" ? ["serve"] : ["export", "zoos"],
+      {
+        PORT: "0",
+        DATA_DIR: `${folder}/bad`,
+        STORE: `etcd://${node?.host}/${row}`,
+      },
+    );
+    assert.equal(await run.exit, 1);
+    assert.ok(run.output.includes(output), run.output);
   }
+});
+
+test("A server that has never reached etcd is a standby", async () => {
+  const server = await serve({ STORE: "etcd://127.0.0.1:9/zoo" });
+  const { json } = await send(server.origin, "/health");
+  assert.equal(json.status, "standby");
+  await stop(server);
 });
 
 test("A folder moves into etcd over TLS, and back", { skip }, async () => {
