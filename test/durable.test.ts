@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { checkAnswer } from "./rows.ts";
 import {
   type Answer,
-  authorize,
+  clientsOf,
   createDisk,
   send,
   serve,
@@ -16,29 +16,15 @@ import {
 } from "./server.ts";
 
 const zoo = (name: string) => ({ name, city: "b", country: "NL" });
-type Server = Awaited<ReturnType<typeof serve>>;
-
-/** Returns what sends requests as admin, with a token or a new one. */
-async function asAdmin(
-  { origin }: Server,
-  given?: Awaited<ReturnType<typeof authorize>>,
-) {
-  const headers = given ?? await authorize(origin);
-  return {
-    token: headers,
-    request: (method: string, path: string, body?: object) =>
-      send(origin, `/v1${path}`, { method, body, headers }),
-  };
-}
 
 test("A disk decides when a write counts", async (t) => {
   const { disk, environment, untilHeld } = createDisk();
   const DATA_DIR = join(temporaryFolder(), "store");
   const options = { DATA_DIR, ...environment };
-  const server = await serve(options);
-  const { request, token } = await asAdmin(server);
-  const { json: { id } } = await request("POST", "/zoos", zoo("first"));
-  await request("POST", "/zoos", zoo("other"));
+  let server = await serve(options);
+  const { request } = clientsOf(() => server.origin);
+  const { json: { id } } = await request("admin", "POST /zoos", zoo("first"));
+  await request("admin", "POST /zoos", zoo("other"));
 
   await t.test("A write that is not durable is neither acknowledged nor shown", async () => {
     disk("hold");
@@ -49,9 +35,9 @@ test("A disk decides when a write counts", async (t) => {
       return status;
     };
     const all = [
-      begin("POST", request("POST", "/zoos", zoo("second"))),
-      begin("PATCH", request("PATCH", `/zoos/${id}`, { city: "c" })),
-      begin("DELETE", request("DELETE", `/zoos/${id + 1}`)),
+      begin("POST", request("admin", "POST /zoos", zoo("second"))),
+      begin("PATCH", request("admin", `PATCH /zoos/${id}`, { city: "c" })),
+      begin("DELETE", request("admin", `DELETE /zoos/${id + 1}`)),
       begin(
         "sign-in",
         signIn(server.origin),
@@ -59,7 +45,9 @@ test("A disk decides when a write counts", async (t) => {
     ];
     // The root depends on no record; each of its responses gives the others time.
     const pass = async () => {
-      for (let turn = 0; turn < 100; turn++) await request("OPTIONS", "/zoos");
+      for (let turn = 0; turn < 100; turn++) {
+        await request("admin", "OPTIONS /zoos");
+      }
     };
     await pass();
     const paths = [
@@ -69,8 +57,10 @@ test("A disk decides when a write counts", async (t) => {
       "/zoos",
       `/zoos/${id + 2}/animals`,
     ];
-    all.push(...paths.map((path) => begin(path, request("GET", path))));
-    all.push(begin("double", request("DELETE", `/zoos/${id + 1}`)));
+    all.push(
+      ...paths.map((path) => begin(path, request("admin", `GET ${path}`))),
+    );
+    all.push(begin("double", request("admin", `DELETE /zoos/${id + 1}`)));
     await pass();
     assert.deepEqual(ended, []);
     disk("");
@@ -90,63 +80,62 @@ test("A disk decides when a write counts", async (t) => {
 
   await t.test("A full disk refuses writes and changes nothing", async () => {
     disk("full");
-    const before = (await request("GET", "/zoos")).text;
+    const before = (await request("admin", "GET /zoos")).text;
     for (
       const answer of [
-        await request("POST", "/zoos", zoo("third")),
-        await request("PATCH", `/zoos/${id}`, { city: "d" }),
+        await request("admin", "POST /zoos", zoo("third")),
+        await request("admin", `PATCH /zoos/${id}`, { city: "d" }),
       ]
     ) {
       checkAnswer(answer, "zoo-api");
       assert.equal(answer.json.errorCode, 50301);
     }
-    assert.equal((await request("GET", "/zoos")).text, before);
+    assert.equal((await request("admin", "GET /zoos")).text, before);
     disk("");
     assert.equal(
-      (await request("PATCH", `/zoos/${id}`, { city: "d" })).status,
+      (await request("admin", `PATCH /zoos/${id}`, { city: "d" })).status,
       201,
     );
   });
 
   await t.test("A disk that fails leaves the outcome open, then only reads", async () => {
     disk("fault");
-    const before = (await request("GET", "/zoos")).text;
-    const answer = await request("PATCH", `/zoos/${id}`, { city: "e" });
+    const before = (await request("admin", "GET /zoos")).text;
+    const answer = await request("admin", `PATCH /zoos/${id}`, { city: "e" });
     checkAnswer(answer, "zoo-api");
     assert.equal(answer.json.errorCode, 50000);
     disk("");
     assert.equal(
-      (await request("POST", "/zoos", zoo("fourth"))).json.errorCode,
+      (await request("admin", "POST /zoos", zoo("fourth"))).json.errorCode,
       50300,
     );
     // What is wrong with a request comes before what is wrong with the disk.
     for (
-      const [code, method, path, body] of [
-        [42200, "POST", "/zoos", {}],
-        [40401, "PATCH", "/zoos/999", {}],
-        [40901, "DELETE", "/users/1"],
-        [50300, "DELETE", `/zoos/${id}`],
+      const [code, line, body] of [
+        [42200, "POST /zoos", {}],
+        [40401, "PATCH /zoos/999", {}],
+        [40901, "DELETE /users/1"],
+        [50300, `DELETE /zoos/${id}`],
       ] as const
     ) {
-      const { json } = await request(method, path, body);
-      assert.equal(json.errorCode, code, `${method} ${path}`);
+      const { json } = await request("admin", line, body);
+      assert.equal(json.errorCode, code, line);
     }
-    assert.equal((await request("GET", "/zoos")).text, before);
+    assert.equal((await request("admin", "GET /zoos")).text, before);
     assert.equal(
       (await send(server.origin, "/health")).json.status,
       "read-only",
     );
     await stop(server, "SIGKILL");
-    const again = await serve(options);
-    const { json: [first] } = await send(again.origin, "/v1/zoos");
+    server = await serve(options);
+    const { json: [first] } = await send(server.origin, "/v1/zoos");
     assert.match(first.city, /d|e/);
 
     // A stop answers what is under way, and makes it durable.
     disk("hold");
-    const admin = await asAdmin(again, token);
-    const pending = admin.request("POST", "/zoos", zoo("last"));
+    const pending = request("admin", "POST /zoos", zoo("last"));
     await untilHeld();
-    const ended = stop(again);
+    const ended = stop(server);
     disk("");
     assert.deepEqual([(await pending).status, await ended], [201, 0]);
   });

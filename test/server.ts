@@ -243,3 +243,62 @@ export const signIn = (
 export const authorize = async (origin: string, username?: string) => ({
   Authorization: `Bearer ${(await signIn(origin, username)).json.token}`,
 });
+
+/**
+ * Returns what sends requests of users who are named like a role, perhaps with a
+ * number: each is created and signed in when a request first needs them.
+ *
+ * @param form more of what they sign in with
+ * @param highest the role of the user `admin`
+ */
+export function clientsOf(
+  originOf: () => string,
+  form: object = {},
+  highest = "admin",
+) {
+  const tokens = new Map([["anyone", Promise.resolve("")]]);
+
+  const enter = async (username: string): Promise<string> => {
+    const password = `${username}-password`;
+    if (username !== "admin") {
+      const body = { username, role: username.replace(/\d+$/, ""), password };
+      const { status, text } = await request("admin", "POST /users", body);
+      assert.equal(status, 201, text);
+    }
+    const { status, json } = await request("anyone", "POST /authorizations", {
+      username,
+      password,
+      ...form,
+    });
+    assert.equal(status, 201);
+    return json.token;
+  };
+
+  const tokenOf = (who: string): Promise<string> => {
+    const name = who === highest ? "admin" : who;
+    const token = tokens.get(name) ?? enter(name);
+    tokens.set(name, token);
+    return token;
+  };
+
+  /** Sends a request below `/v1`, or elsewhere if the path begins with two slashes, or is `*`. */
+  const request = async (
+    who: string,
+    line: string,
+    body?: unknown,
+    headers = {},
+  ) => {
+    const [method = "", path = ""] = line.split(/ (.*)/s);
+    const token = await tokenOf(who);
+    const target = path.startsWith("/")
+      ? `/v1${path}`.replace("/v1//", "/")
+      : path;
+    const credentials = token && { Authorization: `Bearer ${token}` };
+    return await send(originOf(), target, {
+      method,
+      body,
+      headers: { ...credentials, ...headers },
+    });
+  };
+  return { tokens, tokenOf, request };
+}

@@ -3,10 +3,9 @@
 import assert from "node:assert/strict";
 import { execSync } from "node:child_process";
 import {
-  type Answer,
   beside,
+  clientsOf,
   type Environment,
-  send,
   serve,
   stop,
   temporaryFolder,
@@ -53,34 +52,9 @@ export async function startLibrary(environment: Environment) {
     ...environment,
   };
   let server = await serve(options);
-  const tokens = new Map<string, string>();
-
-  async function request(
-    who: string,
-    line: string,
-    body?: unknown,
-    headers: Record<string, string> = {},
-  ): Promise<Answer> {
-    const [method = "", path = ""] = line.split(" ");
-    const token = who === "anyone" ? "" : await tokenOf(who);
-    const credentials = token && { Authorization: `Bearer ${token}` };
-    const sent = { method, body, headers: { ...credentials, ...headers } };
-    return await send(server.origin, `/v1${path}`, sent);
-  }
-
-  async function tokenOf(username: string): Promise<string> {
-    const known = tokens.get(username);
-    if (known) return known;
-    const password = `${username}-password`;
-    if (username !== "admin") {
-      const user = { username, role: username.replace(/\d+/, ""), password };
-      assert.equal((await request("admin", "POST /users", user)).status, 201);
-    }
-    const form = { username, password, expires_in: 1e6 };
-    const { json } = await request("anyone", "POST /authorizations", form);
-    tokens.set(username, json.token);
-    return json.token;
-  }
+  const { request, tokenOf } = clientsOf(() => server.origin, {
+    expires_in: 1e6,
+  });
 
   return {
     options,

@@ -5,14 +5,7 @@ import { writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { join } from "node:path";
 import process from "node:process";
-import {
-  authorize,
-  send,
-  serve,
-  signIn,
-  stop,
-  temporaryFolder,
-} from "../server.ts";
+import { clientsOf, serve, signIn, stop, temporaryFolder } from "../server.ts";
 
 const folder = temporaryFolder();
 const COLLECTIONS = join(folder, "notes.mjs");
@@ -35,11 +28,9 @@ export const start = (mebibytes: string, name = "store") => ({
 /** Starts a server, and returns what sends requests as admin. */
 export async function open(...[mebibytes, name]: Parameters<typeof start>) {
   const server = await serve(start(mebibytes, name));
-  const headers = await authorize(server.origin);
-  const request = (method: string, path: string, body?: object) =>
-    send(server.origin, path, { method, headers, body });
+  const { request } = clientsOf(() => server.origin);
   const create = (note_id: number | null = null) =>
-    request("POST", "/v1/notes", { text: "a".repeat(150_000), note_id });
+    request("admin", "POST /notes", { text: "a".repeat(150_000), note_id });
   /** Creates records on eight connections until there is no room. */
   const fill = () =>
     Promise.all(Array.from({ length: 8 }, async () => {
@@ -49,7 +40,7 @@ export async function open(...[mebibytes, name]: Parameters<typeof start>) {
         return assert.equal(json.errorCode, 50303);
       }
     }));
-  const health = async () => (await request("GET", "/health")).json;
+  const health = async () => (await request("admin", "GET //health")).json;
   return { server, request, create, fill, health };
 }
 
@@ -79,9 +70,9 @@ type Opened = Awaited<ReturnType<typeof open>>;
 
 /** Returns what sends a request that must succeed. */
 function expecting({ request }: Opened) {
-  return async (status: number, ...sent: Parameters<typeof request>) => {
-    const answer = await request(...sent);
-    assert.equal(answer.status, status, `${sent}: ${answer.text}`);
+  return async (status: number, line: string, body?: object) => {
+    const answer = await request("admin", line, body);
+    assert.equal(answer.status, status, `${line}: ${answer.text}`);
     return answer.json;
   };
 }
@@ -104,15 +95,15 @@ export async function siege(rounds: number): Promise<void> {
         // Clients take turns by address, so the ordinary ones have another.
         const sockets = besiege(server.origin, "127.0.0.2");
         await several(4, async (client) => {
-          const path = `/v1/notes/${client + 2}`;
+          const path = `/notes/${client + 2}`;
           for (let count = 10; count < 35; count++) {
             // Nothing that waits for a turn, which takes long on a slow machine.
-            await expect(200, "GET", "/v1/notes?limit=3&fields=note_id");
-            await expect(201, "PATCH", path, { text: `${count}` });
-            await expect(200, "GET", path);
+            await expect(200, "GET /notes?limit=3&fields=note_id");
+            await expect(201, `PATCH ${path}`, { text: `${count}` });
+            await expect(200, `GET ${path}`);
           }
           assert.equal((await signIn(server.origin)).status, 201);
-          await expect(204, "DELETE", `/v1/notes/${10 + 4 * round + client}`);
+          await expect(204, `DELETE /notes/${10 + 4 * round + client}`);
           const { status, json } = await create(1);
           assert.equal(json.errorCode ?? status, status === 201 ? 201 : 50303);
         });
@@ -136,11 +127,11 @@ export async function ordinary(rounds: number): Promise<void> {
   await several(256, async (client) => {
     for (let round = 0; round < rounds; round++) {
       const text = `Note ${client}`;
-      const { url } = await expect(201, "POST", "/v1/notes", { text });
-      await expect(200, "GET", url);
-      await expect(201, "PATCH", url, { text: `${text} again` });
-      await expect(200, "GET", `/v1/notes?text:contains=${client}&limit=5`);
-      await expect(204, "DELETE", url);
+      const { url } = await expect(201, "POST /notes", { text });
+      await expect(200, `GET /${url}`);
+      await expect(201, `PATCH /${url}`, { text: `${text} again` });
+      await expect(200, `GET /notes?text:contains=${client}&limit=5`);
+      await expect(204, `DELETE /${url}`);
     }
   });
   await stop(opened.server);

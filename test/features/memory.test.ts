@@ -18,20 +18,20 @@ test("A full memory refuses what grows and serves all else", async () => {
   assert.equal(status, "memory-full");
   assert.ok(used > limit * 0.9 && limit < 64 << 20);
   assert.equal((await signIn(server.origin)).status, 201);
-  assert.equal((await request("GET", "/v1/notes/1")).status, 200);
+  assert.equal((await request("admin", "GET /notes/1")).status, 200);
   const longer = { text: "a".repeat(160_000) };
-  assert.equal((await request("PATCH", "/v1/notes/2", longer)).status, 503);
+  assert.equal((await request("admin", "PATCH /notes/2", longer)).status, 503);
   assert.equal(
-    (await request("PATCH", "/v1/notes/2", { text: "a" })).status,
+    (await request("admin", "PATCH /notes/2", { text: "a" })).status,
     201,
   );
   const sockets = besiege(server.origin);
   for (let count = 0; count < 40; count++) {
-    assert.equal((await request("GET", "/v1/notes?limit=3")).status, 200);
+    assert.equal((await request("admin", "GET /notes?limit=3")).status, 200);
   }
   for (const socket of sockets) socket.destroy();
   for (let id = 3; id < 14; id++) {
-    assert.equal((await request("DELETE", `/v1/notes/${id}`)).status, 204);
+    assert.equal((await request("admin", `DELETE /notes/${id}`)).status, 204);
   }
   assert.equal((await create()).status, 201);
   assert.equal((await health()).status, "ok");
@@ -45,8 +45,8 @@ test("A full store starts, and many exports at once do not fill it", async () =>
   const { memory: { used, limit } } = await health();
   assert.ok(used > limit * 0.9);
   const { headers: { "x-total-count": total } } = await request(
-    "GET",
-    "/v1/notes?limit=1",
+    "admin",
+    "GET /notes?limit=1",
   );
   const { port, hostname } = new URL(server.origin);
   const headers = { Accept: "application/x-ndjson" };
