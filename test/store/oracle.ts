@@ -267,6 +267,18 @@ export class Disk {
     return disk;
   }
 
+  /** Yields what the next process may find: the disk as it is; unless all is synced, also what some power cuts leave, the last one of what was written before alone. */
+  *afterCrash(pick: Random, cuts = 1): Generator<[what: string, disk: Disk]> {
+    yield ["process ended", this.restart()];
+    const isSynced = this.#versions.length === 1 &&
+      [...this.names.values()].every(({ bytes, versions, lost }) =>
+        lost.length === 0 && versions.every((version) => version === bytes)
+      );
+    if (isSynced) return;
+    for (; cuts > 0; cuts--) yield ["power cut", this.cut(pick)];
+    yield ["nothing more written", this.cut(() => 0)];
+  }
+
   /** Returns a copy with other bytes in one file. */
   with(name: string, bytes: Buffer): Disk {
     const disk = this.restart();
