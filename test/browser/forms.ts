@@ -16,8 +16,7 @@ const createZoo = ({ request }: Site) =>
   request("POST", "zoos", { ...zoo, name: `Zoo ${++last} of the tests` });
 
 const openForm = async (tab: Tab, { origin }: Site, path: string) => {
-  await tab.open(`${origin}/v1/${path}`);
-  await tab.sees(/./, "#editing .bar");
+  await tab.open(`${origin}/v1/${path}`, /./, "#editing .bar");
 };
 
 /** The tests by their titles; the tab is signed in as the admin. */
@@ -50,15 +49,13 @@ export const forms: Readonly<Record<string, Test>> = {
     await openForm(tab, site, "zoos#new");
     await tab.type("#field-name", "Zoo with errors");
     await tab.type("#field-country", "germany");
-    await tab.click("Create");
-    await tab.sees("country", "#error-country");
+    await tab.click("Create", "country", "#error-country");
     await tab.sees("city", "#error-city");
     await tab.sees(/^$/, "#error-name");
     assert.equal(await tab.focused(), "field-city");
     await tab.type("#field-city", "Ulm");
     await tab.type("#field-country", "DE");
-    await tab.click("Create");
-    await tab.sees("POST succeeded.");
+    await tab.click("Create", "POST succeeded.");
     await tab.sees("Zoo with errors", "main h1");
   },
 
@@ -99,19 +96,20 @@ export const forms: Readonly<Record<string, Test>> = {
     await tab.type("#field-name", "Lena");
     await tab.type("#field-animal_type_id", "1");
     await tab.type("#field-zoo_id", "Nowhere of the tests");
-    await tab.click("Create");
-    await tab.sees("No record has this title", "#error-zoo_id");
+    await tab.click("Create", "No record has this title", "#error-zoo_id");
     await tab.type("#field-zoo_id", title);
     await tab.sees(/^$/, "#error-zoo_id");
     await until(() =>
       tab.run(() => document.querySelectorAll("#list-zoo_id option").length)
         .then((count) => count === 2)
     );
-    await tab.click("Create");
-    await tab.sees(`one of #${one.id}, #${other.id}`, "#error-zoo_id");
+    await tab.click(
+      "Create",
+      `one of #${one.id}, #${other.id}`,
+      "#error-zoo_id",
+    );
     await tab.type("#field-zoo_id", `#${other.id}`);
-    await tab.click("Create");
-    await tab.sees("POST succeeded.");
+    await tab.click("Create", "POST succeeded.");
     await tab.sees(title, "#record");
   },
 
@@ -120,14 +118,12 @@ export const forms: Readonly<Record<string, Test>> = {
     await openForm(tab, site, `zoos/${id}#edit`);
     await tab.type("#field-city", "Mine");
     await site.request("PATCH", `zoos/${id}`, { city: "Theirs" });
-    await tab.click("Save changes");
-    await tab.sees("Somebody else has changed this record");
+    await tab.click("Save changes", "Somebody else has changed this record");
     await tab.sees("412", "details[open] summary");
     await tab.sees(/city\s+Ulm\s+Theirs\s+Mine/, "#editing table");
     await tab.sees(/^\s*Cancel\s*$/, ".bar");
     assert.equal(await tab.value("#field-city"), "Mine");
-    await tab.click("Apply my change");
-    await tab.sees("PATCH succeeded.");
+    await tab.click("Apply my change", "PATCH succeeded.");
     assert.equal((await site.request("GET", `zoos/${id}`)).city, "Mine");
 
     await openForm(tab, site, `zoos/${id}#edit`);
@@ -135,8 +131,7 @@ export const forms: Readonly<Record<string, Test>> = {
     await site.request("PATCH", `zoos/${id}`, { city: "Theirs again" });
     await tab.click("Save changes");
     await tab.answer(true);
-    await tab.click("Keep theirs");
-    await tab.sees(name, "main h1");
+    await tab.click("Keep theirs", name, "main h1");
     await tab.sees("Theirs again", "#record");
   },
 
@@ -149,8 +144,7 @@ export const forms: Readonly<Record<string, Test>> = {
     });
     await tab.sees("Somebody else has changed this.");
     await tab.type("#field-country", "?");
-    await tab.click("Save changes");
-    await tab.sees(/./, "#error-country, #editing table");
+    await tab.click("Save changes", /./, "#error-country, #editing table");
     assert.equal(await tab.value("#field-city"), "Draft");
     assert.equal(await tab.value("#field-country"), "?");
   },
@@ -162,13 +156,11 @@ export const forms: Readonly<Record<string, Test>> = {
     }
     const [latest] = await site.request("GET", "authorizations?order=desc");
     await site.request("DELETE", `authorizations/${latest.id}`);
-    await tab.click("Create");
-    await tab.sees("Your sign-in has ended");
+    await tab.click("Create", "Your sign-in has ended");
     await tab.sees("401", "#editing [role=alert]");
     assert.equal(await tab.value("#field-city"), "Ulm");
     await tab.signIn();
-    await tab.click("Create");
-    await tab.sees("POST succeeded.");
+    await tab.click("Create", "POST succeeded.");
   },
 
   async "A form in which something is typed is left only on purpose"(
@@ -176,13 +168,11 @@ export const forms: Readonly<Record<string, Test>> = {
     site,
   ) {
     await tab.open(`${site.origin}/v1/animals`);
-    await tab.click("zoos");
-    await tab.sees("zoos", "main h1");
+    await tab.click("zoos", "zoos", "main h1");
     await tab.click("New zoo");
     await tab.click("Cancel"); // nothing is typed: nothing is asked
     await tab.sees("zoos", "main h1");
-    await tab.click("New zoo");
-    await tab.sees("New zoo", "main h1");
+    await tab.click("New zoo", "New zoo", "main h1");
     const mayClose = () =>
       tab.run(() =>
         document.defaultView?.dispatchEvent(
@@ -193,16 +183,14 @@ export const forms: Readonly<Record<string, Test>> = {
     await tab.type("#field-name", "Draft");
     assert.equal(await mayClose(), false);
     await tab.answer(false);
-    await tab.click("animals");
-    await tab.sees(/^1$/, "#asked");
+    await tab.click("animals", /^1$/, "#asked");
     assert.equal(await tab.value("#field-name"), "Draft");
     await tab.run(() => history.back());
     await tab.sees(/^2$/, "#asked");
     assert.equal(await tab.value("#field-name"), "Draft");
     assert.match(await tab.address(), /zoos#new$/);
     await tab.answer(true);
-    await tab.click("animals");
-    await tab.sees("animals", "main h1");
+    await tab.click("animals", "animals", "main h1");
     assert.equal(await mayClose(), true);
   },
 
@@ -219,8 +207,11 @@ export const forms: Readonly<Record<string, Test>> = {
     writeFileSync(path, `${lines.join("\n")}\n{\n${"{}\n".repeat(8000)}`);
     await openForm(tab, site, "animals#import");
     await tab.driver.chooseFile("#file", path);
-    await tab.click("#editing .primary");
-    await tab.sees(/status\s+(queued|running)/, "#record");
+    await tab.click(
+      "#editing .primary",
+      /status\s+(queued|running)/,
+      "#record",
+    );
     await tab.sees(/status\s+succeeded[^]*rejected\s+8002/, "#record");
     await tab.sees(/^2\t.*name/m, "main table");
     await tab.sees(/^4\t.*JSON/m, "main table");
@@ -237,13 +228,10 @@ export const forms: Readonly<Record<string, Test>> = {
     await site.request("POST", "animals", animal);
     await openForm(tab, site, `zoos/${zoo_id}#delete`);
     await tab.sees(name, "main h1");
-    await tab.click("#editing .primary");
-    await tab.sees("409", "#editing [role=alert]");
+    await tab.click("#editing .primary", "409", "#editing [role=alert]");
     await tab.click("#cascade");
-    await tab.click("#editing .primary");
-    await tab.sees("DELETE succeeded.");
-    await tab.open(`${site.origin}/v1/zoos/${zoo_id}`);
-    await tab.sees("410", "main h1");
+    await tab.click("#editing .primary", "DELETE succeeded.");
+    await tab.open(`${site.origin}/v1/zoos/${zoo_id}`, "410", "main h1");
   },
 
   // The last one, as Firefox has one tab for all.
@@ -261,8 +249,7 @@ export const forms: Readonly<Record<string, Test>> = {
     await tab.click("New zoo");
     await tab.type("#field-name", "Typed by the admin");
     await tab.answer(true);
-    await tab.click("Sign out");
-    await tab.sees("Sign in", "header");
+    await tab.click("Sign out", "Sign in", "header");
     for (let step = 0; step < 4; step++) {
       if (step > 0) await tab.goBack();
       const all = await tab.run(() =>

@@ -96,8 +96,7 @@ export const looks: Readonly<Record<string, Test>> = {
     const city = "<b>Ulm</b><img src=x onerror=alert(1)>";
     const zoo = { name, city, country: "EG" };
     const { id } = await request("POST", "zoos", zoo);
-    await tab.open(`${origin}/v1/zoos/${id}`);
-    await tab.sees(name, "main h1");
+    await tab.open(`${origin}/v1/zoos/${id}`, name, "main h1");
     await tab.sees(city, "#record");
     // Each text has its own direction; a value still begins beside its name.
     const [bidi, gap] = await tab.run(() => {

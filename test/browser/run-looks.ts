@@ -52,8 +52,7 @@ test("Three hundred collections leave room for the page", async () => {
   const tab = await openTab(crowded.origin);
   for (const width of [390, 1280]) {
     await tab.driver.resize?.(width, 844, "light");
-    await tab.open(crowded.origin);
-    await tab.sees(/things 299\s+0/, ".list");
+    await tab.open(crowded.origin, /things 299\s+0/, ".list");
     const [top, body, links] = await tab.run(() =>
       ["header", "body", "#links"].map((name) => {
         const element = document.querySelector<HTMLElement>(name);
@@ -72,26 +71,22 @@ test("A text of 100,000 characters is shown, edited and stored", async () => {
   const { id } = await crowded.request("POST", "things_7", thing);
   const tab = await openTab(crowded.origin);
   const url = `${crowded.origin}/v1/things_7`;
-  await tab.open(url);
-  await tab.sees("Long", "main table");
+  await tab.open(url, "Long", "main table");
   const height = await tab.run(() =>
     document.querySelector<HTMLElement>("main tbody tr")?.offsetHeight ?? 0
   );
   assert.ok(height < 60, `${height}`);
-  await tab.open(`${url}/${id}`);
-  await tab.sees("The end.", "#record");
+  await tab.open(`${url}/${id}`, "The end.", "#record");
   await tab.open(`${url}/${id}#edit`);
   assert.equal(await tab.value("#field-story"), story);
   await tab.type("#field-story", `${story.slice(1)}!`);
   await crowded.request("PATCH", `things_7/${id}`, { story: story.slice(2) });
-  await tab.click("Save changes");
-  await tab.sees("theirs, stored now");
+  await tab.click("Save changes", "theirs, stored now");
   const tall = await tab.run(() =>
     document.querySelector("main")?.scrollHeight ?? 9999
   );
   assert.ok(tall < 2000, `${tall}`);
-  await tab.click("Apply my change");
-  await tab.sees("PATCH succeeded.");
+  await tab.click("Apply my change", "PATCH succeeded.");
   const stored = await crowded.request("GET", `things_7/${id}`);
   assert.equal(stored.story, `${story.slice(1)}!`);
   tab.check();

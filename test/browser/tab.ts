@@ -55,6 +55,9 @@ function locate(name: string): HTMLElement | undefined {
   );
 }
 
+/** A text, and the selector of the element that has it. */
+type Seen = [expected?: RegExp | string, selector?: string];
+
 export class Tab {
   readonly driver: Driver;
 
@@ -75,7 +78,7 @@ export class Tab {
     return await this.driver.run(expression) as Awaited<Value>;
   }
 
-  async open(url: string): Promise<void> {
+  async open(url: string, ...seen: Seen): Promise<void> {
     // What an earlier test has typed may go.
     await this.run(() =>
       document.querySelector("#editing")?.classList.remove("typed")
@@ -83,6 +86,7 @@ export class Tab {
     await this.leave();
     await this.driver.open(url);
     await this.arrive();
+    await this.sees(...seen);
   }
 
   /** Marks the view that is left, as a browser may show it for a while. */
@@ -103,8 +107,8 @@ export class Tab {
     await this.arrive();
   }
 
-  /** Clicks an element by what it says, or by a selector. */
-  async click(name: string): Promise<void> {
+  /** Clicks an element by what it says, or by a selector, and waits for a text if one is expected. */
+  async click(name: string, ...seen: Seen): Promise<void> {
     await until(
       () =>
         this.run((name) => {
@@ -115,6 +119,7 @@ export class Tab {
         }, name),
       async () => `click ${name}: ${await this.text()}`,
     );
+    await this.sees(...seen);
   }
 
   /** Replaces what is in a field. */
@@ -146,7 +151,7 @@ export class Tab {
   }
 
   /** Waits for a text. */
-  async sees(expected: RegExp | string, selector = "body"): Promise<void> {
+  async sees(...[expected = "", selector = "body"]: Seen): Promise<void> {
     let text = "";
     await until(
       async () => {

@@ -25,8 +25,8 @@ export const views: Readonly<Record<string, Test>> = {
     tab,
     { origin },
   ) {
-    await tab.open(origin);
-    await tab.sees(
+    await tab.open(
+      origin,
       /^zoos\s+\d+\s+animals\s+\d+\s+employees\s+sign in/,
       ".list",
     );
@@ -37,14 +37,12 @@ export const views: Readonly<Record<string, Test>> = {
 
   async "A list sorts by the API's own parameters, both ways"(tab, { origin }) {
     await tab.open(`${origin}/v1/zoos`);
-    await tab.click("city");
-    await tab.sees("city ↑", "[aria-sort=ascending]");
+    await tab.click("city", "city ↑", "[aria-sort=ascending]");
     assert.match(await tab.address(), /\?sortby=city&order=asc$/);
     assert.equal(await tab.focused(), "by-city");
     const cities = await column(tab, 2);
     assert.deepEqual(cities, cities.toSorted());
-    await tab.click("city");
-    await tab.sees("city ↓", "[aria-sort=descending]");
+    await tab.click("city", "city ↓", "[aria-sort=descending]");
     assert.deepEqual(await column(tab, 2), cities.toReversed());
   },
 
@@ -57,18 +55,15 @@ export const views: Readonly<Record<string, Test>> = {
     await tab.type("[aria-label=Property]", "weight_kg");
     await tab.type("[aria-label=Comparison]", ":gte");
     await tab.type("[aria-label=Value]", "4000");
-    await tab.click("Apply");
-    await tab.sees(/weight_kg\s+at least 4000/, ".chip");
+    await tab.click("Apply", /weight_kg\s+at least 4000/, ".chip");
     assert.match(await tab.address(), /\?weight_kg:gte=4000$/);
     await tab.click("+ Filter");
     await tab.type("[aria-label=Property]", "species");
     await tab.click("Apply"); // an empty value is null
     await tab.sees("No record matches.");
     assert.match(await tab.address(), /weight_kg:gte=4000&species=null$/);
-    await tab.click("species is null");
-    await tab.sees(/Elephas|Loxodonta/);
-    await tab.click("All records");
-    await tab.sees("20 of 250", "#count");
+    await tab.click("species is null", /Elephas|Loxodonta/);
+    await tab.click("All records", "20 of 250", "#count");
   },
 
   async "A list is paged by links of the response, and back works"(
@@ -76,16 +71,13 @@ export const views: Readonly<Record<string, Test>> = {
     { origin },
   ) {
     await tab.open(`${origin}/v1/animals?sortby=id`);
-    await tab.click("Next");
-    await tab.sees(/^21$/, "main tbody td");
+    await tab.click("Next", /^21$/, "main tbody td");
     assert.match(
       await tab.address(),
       /sortby=id.*offset=20|offset=20.*sortby=id/,
     );
-    await tab.click("Last");
-    await tab.sees("10 of 250", "#count");
-    await tab.click("100 rows");
-    await tab.sees("100 of 250", "#count");
+    await tab.click("Last", "10 of 250", "#count");
+    await tab.click("100 rows", "100 of 250", "#count");
     assert.match(await tab.address(), /sortby=id&limit=100$/);
     await tab.goBack(2);
     await tab.sees(/^21$/, "main tbody td");
@@ -96,12 +88,10 @@ export const views: Readonly<Record<string, Test>> = {
     { origin },
   ) {
     await tab.open(`${origin}/v1/animals?id=1`);
-    await tab.click("Zoo Berlin");
-    await tab.sees("Zoo Berlin", "main h1");
+    await tab.click("Zoo Berlin", "Zoo Berlin", "main h1");
     assert.equal(await tab.address(), "/v1/zoos/2");
     await tab.sees(/animals\s+\d+/, ".list");
-    await tab.open(`${origin}/v1/animals/1`);
-    await tab.sees("Zoo Berlin", "#record");
+    await tab.open(`${origin}/v1/animals/1`, "Zoo Berlin", "#record");
   },
 
   async "Numbers are a table of all groups"(tab, { origin }) {
@@ -110,8 +100,7 @@ export const views: Readonly<Record<string, Test>> = {
     const [value, by] = ["#editing select", "#editing label + label select"];
     await tab.type(value, "avg(weight_kg)");
     await tab.type(by, "species");
-    await tab.click("#editing .primary");
-    await tab.sees("60 of 60", "#count");
+    await tab.click("#editing .primary", "60 of 60", "#count");
     assert.equal((await column(tab, 0)).length, 60);
     assert.match(await tab.address(), /aggregate=avg\(weight_kg\)&by=species$/);
   },
@@ -120,18 +109,18 @@ export const views: Readonly<Record<string, Test>> = {
     tab,
     { origin },
   ) {
-    await tab.open(`${origin}/v1/zoos/1#delete`);
-    await tab.sees(/^Sign in as a user who may do this$/, "#editing");
-    await tab.open(`${origin}/v1/employees`);
-    await tab.sees("401", "main h1");
+    await tab.open(
+      `${origin}/v1/zoos/1#delete`,
+      /^Sign in as a user who may do this$/,
+      "#editing",
+    );
+    await tab.open(`${origin}/v1/employees`, "401", "main h1");
     await tab.click("Sign in");
     await tab.type("#sign-in [name=username]", "admin");
     await tab.type("#sign-in [name=password]", "wrong-password");
-    await tab.click("#sign-in .primary");
-    await tab.sees("401", "#sign-in [role=alert]");
+    await tab.click("#sign-in .primary", "401", "#sign-in [role=alert]");
     await tab.type("#sign-in [name=password]", password);
-    await tab.click("#sign-in .primary");
-    await tab.sees("of 60", "#count");
+    await tab.click("#sign-in .primary", "of 60", "#count");
     await tab.sees(/admin\s+admin/, "#user");
   },
 
@@ -146,8 +135,7 @@ export const views: Readonly<Record<string, Test>> = {
     await tab.sees("Somebody else has changed this.");
     await site.request("POST", "zoos", { ...zoo, name: "Live too" });
     await tab.sees("2 of 2", "#count");
-    await tab.click("Live");
-    await tab.sees("Live city", "#record");
+    await tab.click("Live", "Live city", "#record");
     await site.request("DELETE", `zoos/${id}`);
     await tab.sees("410", "main h1");
   },
@@ -158,18 +146,23 @@ export const views: Readonly<Record<string, Test>> = {
   ) {
     await tab.open(`${site.origin}/v1/zoos?name:starts=O'Brien`);
     await tab.signIn();
-    await tab.click("#exchanges details:has(.post) summary");
-    await tab.sees("POST creates. It is not idempotent", "details[open]");
+    await tab.click(
+      "#exchanges details:has(.post) summary",
+      "POST creates. It is not idempotent",
+      "details[open]",
+    );
     await tab.sees(`"password": "…"`, "details[open]");
     await tab.sees(`"token": "…"`, "details[open]");
-    await tab.click("zoos");
-    await tab.sees("GET is safe", "details[open]");
+    await tab.click("zoos", "GET is safe", "details[open]");
     await tab.sees("Success; the content is what you asked for.", "#drawer");
     await tab.sees("The number of matching records on all pages.", "#drawer");
     const html = await tab.run(() => document.documentElement.outerHTML);
     assert.doesNotMatch(html, new RegExp(`${password}|eyJ[\\w-]+\\.`));
-    await tab.open(`${site.origin}/v1/zoos?name:starts=O'Brien`);
-    await tab.sees("O%27Brien", "details[open] .curl");
+    await tab.open(
+      `${site.origin}/v1/zoos?name:starts=O'Brien`,
+      "O%27Brien",
+      "details[open] .curl",
+    );
     const curl = await tab.text("details[open] .curl");
     const command = curl.replace(/ \\\n *-H 'Authorization[^']*'/, "");
     const output = execFileSync("sh", ["-c", `${command} -s`]).toString();
@@ -180,11 +173,13 @@ export const views: Readonly<Record<string, Test>> = {
     tab,
     { origin },
   ) {
-    await tab.open(`${origin}/docs`);
-    await tab.sees(`optional: one of "female", "male", "unknown"`, "main");
+    await tab.open(
+      `${origin}/docs`,
+      `optional: one of "female", "male", "unknown"`,
+      "main",
+    );
     await tab.sees(/^(?![^]*undefined)/, "main");
-    await tab.click("Run");
-    await tab.sees("200 OK", ".example");
+    await tab.click("Run", "200 OK", ".example");
     const { errors } = (await send(origin, "/docs")).json;
     for (const [code, message] of Object.entries(errors)) {
       const text = await tab.run(
@@ -210,13 +205,15 @@ export const views: Readonly<Record<string, Test>> = {
     tab,
     site,
   ) {
-    await tab.open(`${site.origin}/docs#lesson-1`);
-    await tab.sees("Sign in first", "main");
+    await tab.open(`${site.origin}/docs#lesson-1`, "Sign in first", "main");
     await tab.signIn();
     const before = await site.request("GET", "zoos?name:starts=Lesson");
     for (let lesson = 1; lesson <= 12; lesson++) {
-      await tab.open(`${site.origin}/docs#lesson-${lesson}`);
-      await tab.sees(`${lesson} of 12`, "main");
+      await tab.open(
+        `${site.origin}/docs#lesson-${lesson}`,
+        `${lesson} of 12`,
+        "main",
+      );
       await tab.sees(/^$/, "main .send"); // first predict
       await tab.click(".choice");
       const steps = await tab.run(() =>
@@ -237,8 +234,7 @@ export const views: Readonly<Record<string, Test>> = {
       }
       await tab.sees(/\w/, ".why");
     }
-    await tab.open(`${site.origin}/docs#lessons`);
-    await tab.sees(/lesson/, "main");
+    await tab.open(`${site.origin}/docs#lessons`, /lesson/, "main");
     assert.equal(
       await tab.run(() => document.querySelectorAll("li.done").length),
       12,
