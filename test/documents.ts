@@ -1,11 +1,10 @@
 /** The commands and examples of documents, run as they are printed. */
 
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import process from "node:process";
-import { type Environment, loader, main } from "./server.ts";
+import { type Environment, loader, main, run } from "./server.ts";
 
 /** A fenced block. */
 export interface Block {
@@ -38,27 +37,11 @@ export async function shell(
   script: string,
   environment: Environment = {},
 ): Promise<string> {
-  const child = spawn("timeout", [
-    "900",
-    "bash",
-    "-euo",
-    "pipefail",
-    "-c",
-    script,
-  ], {
-    env: { ...process.env, NODE_V8_COVERAGE: "", ...environment },
-    stdio: ["ignore", "pipe", "pipe"],
-  });
-  const kill = () => child.kill("SIGKILL");
-  process.once("exit", kill);
-  let output = "";
-  for (const stream of [child.stdout, child.stderr]) {
-    stream.setEncoding("utf8").on("data", (text) => output += text);
-  }
-  const code = await new Promise((resolve) => child.once("close", resolve));
-  process.off("exit", kill);
-  assert.equal(code, 0, output);
-  return output;
+  const words = ["900", "bash", "-euo", "pipefail", "-c", script];
+  const env = { ...process.env, NODE_V8_COVERAGE: "", ...environment };
+  const ended = run("timeout", words, { env });
+  assert.equal(await ended.exit, 0, ended.output);
+  return ended.output;
 }
 
 /** Runs commands whose comments state the status of each response, checks that, and returns the responses. */

@@ -5,11 +5,10 @@
  */
 
 import assert from "node:assert/strict";
-import { execFileSync, spawn } from "node:child_process";
+import { execFileSync } from "node:child_process";
 import {
   cpSync,
   mkdirSync,
-  mkdtempSync,
   readdirSync,
   readFileSync,
   rmSync,
@@ -17,14 +16,13 @@ import {
   symlinkSync,
   writeFileSync,
 } from "node:fs";
-import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
+import { run as start, temporaryFolder } from "./server.ts";
 
 const root = join(import.meta.dirname, "..");
-const folder = mkdtempSync(join(tmpdir(), "installed-"));
-process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
+const folder = temporaryFolder();
 const at = (...names: string[]) => join(folder, ...names);
 const node = dirname(process.execPath);
 const PATH = `${at("bin")}:${node}:${process.env["PATH"]}`;
@@ -42,31 +40,15 @@ async function serving(
   environment: NodeJS.ProcessEnv,
   work: (origin: string) => Promise<void>,
 ): Promise<void> {
-  const child = spawn(command, words, {
+  const server = start(command, words, {
     env: { PATH, PORT: "0", ...environment },
     cwd: environment["PWD"] ?? folder,
-    stdio: ["ignore", "pipe", "pipe"],
-  });
-  const kill = () => child.kill("SIGKILL");
-  process.once("exit", kill);
-  let output = "";
-  const ended = new Promise((resolve) => child.once("close", resolve));
-  const origin = new Promise<string>((resolve, reject) => {
-    for (const stream of [child.stdout, child.stderr]) {
-      stream.setEncoding("utf8").on("data", (text) => {
-        output += text;
-        const [, found] = /listening on (http:[^"\s]+)/.exec(output) ?? [];
-        if (found) resolve(found);
-      });
-    }
-    child.once("close", () => reject(new Error(output)));
   });
   try {
-    await work(await origin);
+    await work(await server.ready);
   } finally {
-    child.kill("SIGTERM");
-    assert.equal(await ended, 0, output);
-    process.off("exit", kill);
+    server.child.kill();
+    assert.equal(await server.exit, 0, server.output);
   }
 }
 

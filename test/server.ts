@@ -1,8 +1,10 @@
 /** Starts the server under test, as a child process that knows nothing of the tests. */
 
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { spawn, type SpawnOptions } from "node:child_process";
 import {
+  chmodSync,
+  cpSync,
   existsSync,
   mkdtempSync,
   renameSync,
@@ -48,6 +50,20 @@ export function temporaryFolder(): string {
   return folder;
 }
 
+/** Returns a folder that is a copy of another one. */
+export function copyOf(folder: string): string {
+  const copy = join(temporaryFolder(), "store");
+  cpSync(folder, copy, { recursive: true });
+  chmodSync(copy, 0o700); // Node.js 22 does not copy modes
+  return copy;
+}
+
+/** Returns the environment of a server whose clock is some time ahead. */
+export const ahead = (ms: number): Environment => ({
+  LATER: String(ms),
+  NODE_OPTIONS: preload("later"),
+});
+
 /** Returns a disk that a test controls, see `disk.ts`, and the environment of a server that has it. */
 export function createDisk() {
   const DISK = join(temporaryFolder(), "disk");
@@ -67,18 +83,15 @@ export function createDisk() {
   };
 }
 
-/** Runs a command line; it dies with this process. Passwords are hashed cheaply, unless `HASHES` is `real`. */
-export function launch(
+/** Starts a program, which dies with this process. */
+export function run(
+  program: string,
   words: string[],
-  environment: Environment,
+  options: SpawnOptions,
   input?: string,
 ) {
-  const { PATH = "", FEATURES = "none", NODE_V8_COVERAGE = "" } = process.env;
-  const imports = environment["HASHES"] === "real"
-    ? loader
-    : [...loader, `--import=${beside("hashes")}`];
-  const child = spawn(process.execPath, [...imports, main, ...words], {
-    env: { PATH, FEATURES, NODE_V8_COVERAGE, ...environment },
+  const child = spawn(program, words, {
+    ...options,
     stdio: ["pipe", "pipe", "pipe"],
   });
   child.stdin.on("error", () => {}).end(input);
@@ -104,6 +117,20 @@ export function launch(
   });
   ready.catch(() => {}); // a command never listens
   return Object.assign(run, { ready });
+}
+
+/** Runs a command line. Passwords are hashed cheaply, unless `HASHES` is `real`. */
+export function launch(
+  words: string[],
+  environment: Environment,
+  input?: string,
+) {
+  const { PATH = "", FEATURES = "none", NODE_V8_COVERAGE = "" } = process.env;
+  const imports = environment["HASHES"] === "real"
+    ? loader
+    : [...loader, `--import=${beside("hashes")}`];
+  const env = { PATH, FEATURES, NODE_V8_COVERAGE, ...environment };
+  return run(process.execPath, [...imports, main, ...words], { env }, input);
 }
 
 /** Runs a command that ends with an exit code, and does not listen instead; returns what it prints. */

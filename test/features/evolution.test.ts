@@ -1,11 +1,12 @@
 /** A changed declaration never loses data: CONTRACT sections 14 and 11. */
 
 import assert from "node:assert/strict";
-import { chmodSync, cpSync, readFileSync, writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import {
   clientsOf,
+  copyOf,
   outputOf,
   serve,
   stop,
@@ -179,9 +180,7 @@ test("A changed declaration needs the feature", async () => {
 test("A judged store is as it was", () => assert.equal(log(), before));
 
 test("Hidden data survives writes, backup and repair", async () => {
-  const own = join(folder, "hidden");
-  cpSync(DATA_DIR, own, { recursive: true });
-  chmodSync(own, 0o700); // Node.js 22 does not copy modes
+  const own = copyOf(DATA_DIR);
   const renamed = {
     writers: `${authors.replace("name", "label")}, stored: "authors"`.replace(
       "string({",
@@ -232,9 +231,7 @@ test("Hidden data survives writes, backup and repair", async () => {
 });
 
 test("A default that changes does not change stored records", async () => {
-  const own = join(folder, "defaults");
-  cpSync(DATA_DIR, own, { recursive: true });
-  chmodSync(own, 0o700); // Node.js 22 does not copy modes
+  const own = copyOf(DATA_DIR);
   const language = async (
     text: string | undefined,
     expected: unknown,

@@ -7,6 +7,7 @@ import { request as httpRequest } from "node:http";
 import { join } from "node:path";
 import { test } from "node:test";
 import {
+  ahead,
   authorize,
   beside,
   outputOf,
@@ -242,9 +243,7 @@ test("What is exported goes in again", async () => {
 
 test("An ended task is gone after 7 days", async () => {
   for (const [days, status] of [[6, 200], [8, 410]] as const) {
-    const NODE_OPTIONS = preload("later");
-    const LATER = String(days * 86_400_000);
-    await other.restart("SIGTERM", { LATER, NODE_OPTIONS });
+    await other.restart("SIGTERM", ahead(days * 86_400_000));
     const { origin } = other.server;
     const headers = await authorize(origin); // again, as the first one has expired
     const answer = await send(origin, "/v1/tasks/1", { headers });

@@ -5,9 +5,9 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import {
+  ahead,
   authorize,
   beside,
-  preload,
   send,
   serve,
   stop,
@@ -67,12 +67,7 @@ test("What has expired goes, but what others require", async () => {
 });
 
 test("A clock that leaps is not believed", async () => {
-  const LATER = String(10 * dayMs);
-  const server = await serve({
-    ...options,
-    LATER,
-    NODE_OPTIONS: preload("later"),
-  });
+  const server = await serve({ ...options, ...ahead(10 * dayMs) });
   while (!/clock/.test(server.output)) {
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
@@ -82,12 +77,7 @@ test("A clock that leaps is not believed", async () => {
 });
 
 test("A clock that is not set shows the newest time of the log", async () => {
-  const LATER = String(-Date.now());
-  const server = await serve({
-    ...options,
-    LATER,
-    NODE_OPTIONS: preload("later"),
-  });
+  const server = await serve({ ...options, ...ahead(-Date.now()) });
   const created = await send(server.origin, "/v1/readings", {
     body: {},
     headers: await authorize(server.origin),
@@ -100,10 +90,9 @@ test("A clock that is not set shows the newest time of the log", async () => {
 });
 
 test("A clock that is not set lets a first start load samples", async () => {
-  const LATER = String(-Date.now());
   const DATA_DIR = join(folder, "unset");
-  const set = { ...options, DATA_DIR, LATER, NODE_OPTIONS: preload("later") };
-  const server = await serve(set);
+  const unset = ahead(-Date.now());
+  const server = await serve({ ...options, ...unset, DATA_DIR });
   assert.ok((await readings(server.origin, () => true)).length > 0);
   await stop(server);
 });

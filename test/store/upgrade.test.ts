@@ -5,16 +5,10 @@
  */
 
 import assert from "node:assert/strict";
-import {
-  chmodSync,
-  cpSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from "node:fs";
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { send, serve, stop, temporaryFolder } from "../server.ts";
+import { copyOf, send, serve, stop } from "../server.ts";
 
 /** The fixtures stay where they are written, as the tests are compiled. */
 const fixtures = join("test", "store", "0.3.0");
@@ -31,9 +25,7 @@ interface Served {
 
 /** Starts a server on a copy of a folder. */
 async function open(name: string, without?: string) {
-  const DATA_DIR = join(temporaryFolder(), "store");
-  cpSync(join(fixtures, name), DATA_DIR, { recursive: true });
-  chmodSync(DATA_DIR, 0o700);
+  const DATA_DIR = copyOf(join(fixtures, name));
   writeFileSync(join(DATA_DIR, "meta.json"), '{"format":3}\n');
   if (without) rmSync(join(DATA_DIR, without));
   const { tokens, expected }: Served = JSON.parse(
