@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { randomOf } from "./random.ts";
 import { outputOf, temporaryFolder } from "./server.ts";
 
 /** Returns what a declaration with these patterns is told, by their places; undefined for those that are accepted. */
@@ -114,11 +115,7 @@ type Part =
   | { any: Part[] }
   | { of: Part; min: number; max: number };
 
-let seed = 1;
-const below = (limit: number) => {
-  seed = (seed * 48271) % 0x7fffffff; // Lehmer's generator
-  return seed % limit;
-};
+const below = randomOf(1);
 const several = (most: number, depth: number): Part[] =>
   Array.from({ length: 1 + below(most) }, () => generate(depth - 1));
 

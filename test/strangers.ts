@@ -6,19 +6,12 @@
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import {
-  cpSync,
-  mkdtempSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from "node:fs";
-import { tmpdir } from "node:os";
+import { cpSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { authorize, send, serve } from "./server.ts";
+import { authorize, send, serve, temporaryFolder } from "./server.ts";
 
 const packages = [
   "@redocly/cli@2",
@@ -28,8 +21,7 @@ const packages = [
   "orval@7.13.2",
   "typescript@5.9.3",
 ];
-const folder = mkdtempSync(join(tmpdir(), "strangers-"));
-process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
+const folder = temporaryFolder();
 const env = { ...process.env, REDOCLY_TELEMETRY: "off", DO_NOT_TRACK: "1" };
 const run = (command: string, ...words: string[]) =>
   execFileSync(command, words, { cwd: folder, env, encoding: "utf8" });

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import process from "node:process";
-import { type Environment, send, serve, stop } from "../server.ts";
+import { authorize, type Environment, send, serve, stop } from "../server.ts";
 
 export const password = "admin-password";
 
@@ -14,12 +14,7 @@ export async function startSite(environment: Environment = {}) {
     ...environment,
   });
   const { origin } = server;
-  const signIn = async (username: string) => {
-    const body = { username, password };
-    const sent = { method: "POST", body };
-    return (await send(origin, "/v1/authorizations", sent)).json.token;
-  };
-  const token = await signIn("admin");
+  const admin = await authorize(origin);
   /** Sends a request as the admin, and returns the body of its success. */
   const request = async (
     method: string,
@@ -28,8 +23,8 @@ export async function startSite(environment: Environment = {}) {
     type = "application/json",
   ) => {
     const headers = {
-      Authorization: `Bearer ${token}`,
-      ...(body === undefined ? {} : { "Content-Type": type }),
+      ...admin,
+      ...(body !== undefined && { "Content-Type": type }),
     };
     const answer = await send(origin, `/v1/${path}`, { method, headers, body });
     assert.ok(answer.status < 300, answer.text);

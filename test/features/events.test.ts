@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { EventEmitter, once } from "node:events";
-import { get, type IncomingMessage } from "node:http";
+import { get } from "node:http";
 import { describe, test } from "node:test";
 import { createDisk, serve, stop } from "../server.ts";
 import { book, linesOf, ndjson, startLibrary } from "./library.ts";
@@ -26,9 +26,9 @@ async function follow(who: string, last?: string, origin = server.origin) {
     Authorization: `Bearer ${await tokenOf(who)}`,
     ...(last !== undefined && { "Last-Event-ID": last }),
   };
-  const response = await new Promise<IncomingMessage>((resolve, reject) =>
-    get(`${origin}/v1/events`, { headers, agent: false }, resolve)
-      .on("error", reject)
+  const [response] = await once(
+    get(`${origin}/v1/events`, { headers, agent: false }),
+    "response",
   );
   const events: Event[] = [];
   const arrivals = new EventEmitter();

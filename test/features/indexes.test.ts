@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { randomOf } from "../random.ts";
 import {
   authorize,
   copyOf,
@@ -36,11 +37,7 @@ writeFileSync(
   });`,
 );
 
-let seed = 7;
-const below = (limit: number) => {
-  seed = (seed * 48271) % 0x7fffffff; // Lehmer's generator
-  return seed % limit;
-};
+const below = randomOf(7);
 const pick = <Item>(items: readonly [Item, ...Item[]]): Item =>
   items[below(items.length)] ?? items[0];
 

@@ -1,7 +1,8 @@
 /** What changes while many records are worked on: CONTRACT sections 8, 9 and 17. */
 
 import assert from "node:assert/strict";
-import { type IncomingMessage, request as httpRequest } from "node:http";
+import { once } from "node:events";
+import { get, type IncomingMessage } from "node:http";
 import { connect } from "node:net";
 import { text } from "node:stream/consumers";
 import { test } from "node:test";
@@ -49,11 +50,12 @@ test("A deletion by filter is judged by one state", async () => {
 async function beginExport(who: string): Promise<IncomingMessage> {
   const Authorization = `Bearer ${await tokenOf(who)}`;
   const Accept = "application/x-ndjson";
-  return await new Promise((resolve, reject) =>
-    httpRequest(`${library.server.origin}/v1/notes`, {
-      headers: { Authorization, Accept },
-    }).on("response", resolve).on("error", reject).end()
+  const url = `${library.server.origin}/v1/notes`;
+  const [response] = await once(
+    get(url, { headers: { Authorization, Accept } }),
+    "response",
   );
+  return response;
 }
 
 const idOf = async (who: string, asker = "admin"): Promise<number> =>

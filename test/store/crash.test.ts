@@ -5,6 +5,7 @@ import { Buffer } from "node:buffer";
 import process from "node:process";
 import { test } from "node:test";
 import { setImmediate } from "node:timers/promises";
+import { type Random, randomOf } from "../random.ts";
 import {
   generationOf,
   type Header,
@@ -15,15 +16,7 @@ import { readFolder } from "../../src/store/recovery.ts";
 import { openFolder } from "../../src/store/folder.ts";
 import { type Place, Store } from "../../src/store/store.ts";
 import { tablesOf } from "../../src/store/table.ts";
-import {
-  Disk,
-  faults as anyFault,
-  Model,
-  type Random,
-  randomOf,
-  script,
-  textOf,
-} from "./oracle.ts";
+import { Disk, faults as anyFault, Model, script, textOf } from "./oracle.ts";
 
 const declared = { zoos: {}, animals: { by: ["zoo_id"] } };
 const logBytes = 2048;

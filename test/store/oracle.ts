@@ -11,6 +11,7 @@ import files, { type FileHandle } from "node:fs/promises";
 import { syncBuiltinESMExports } from "node:module";
 import { basename, dirname, join } from "node:path";
 import { setImmediate } from "node:timers/promises";
+import type { Random } from "../random.ts";
 import { temporaryFolder } from "../server.ts";
 import type { Mutation, Store } from "../../src/store/store.ts";
 import type { Table } from "../../src/store/table.ts";
@@ -392,18 +393,6 @@ export class Model {
     this.isFailed = false;
   }
 }
-/** Returns a number below a limit. */
-export type Random = (limit: number) => number;
-
-/** Returns a source of numbers, the same ones for the same seed. */
-export function randomOf(seed: number): Random {
-  let state = seed;
-  return (limit) => {
-    state = (state * 48271 + 11) % 2147483647;
-    return Math.floor(state / 2147483647 * limit);
-  };
-}
-
 /** Yields transactions: creations, changes, batches, cascades. Each leads to a state that was never before. */
 export function* script(
   random: Random,
