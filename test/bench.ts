@@ -6,18 +6,24 @@
  */
 
 import assert from "node:assert/strict";
-import { readFileSync, writeFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
-import { authorize, send, serve, stop, temporaryFolder } from "./server.ts";
+import {
+  authorize,
+  fileOf,
+  send,
+  serve,
+  stop,
+  temporaryFolder,
+} from "./server.ts";
 
 const [, , records = "100000", seconds = "5"] = process.argv;
 const folder = temporaryFolder();
-const SEED = join(folder, "seed.json");
 const body =
   '{"name":"Nele","species":"Lynx lynx","zoo_id":1,"animal_type_id":1}';
-writeFileSync(
-  SEED,
+const SEED = fileOf(
+  "seed.json",
   `{"zoos":[{"name":"Zoo","city":"Bern","country":"CH"}],"animals":[${
     Array(+records).fill(body)
   }]}`,

@@ -2,19 +2,14 @@
 
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import {
-  existsSync,
-  readdirSync,
-  readFileSync,
-  statSync,
-  writeFileSync,
-} from "node:fs";
+import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { type AddressInfo, connect, createServer } from "node:net";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import {
   beside,
   type Environment,
+  fileOf,
   launch,
   outputOf,
   send,
@@ -24,11 +19,7 @@ import {
 } from "./server.ts";
 
 const folder = temporaryFolder();
-const file = (name: string, text: string) => {
-  const path = join(folder, name);
-  writeFileSync(path, text);
-  return path;
-};
+const file = (name: string, text: string) => fileOf(name, text, folder);
 const busy = createServer().listen(0, "127.0.0.1").unref();
 await once(busy, "listening");
 

@@ -1,11 +1,9 @@
 /** An API of one's own: CONTRACT section 13, and 11 of collections. */
 
 import assert from "node:assert/strict";
-import { writeFileSync } from "node:fs";
-import { join } from "node:path";
 import { test } from "node:test";
 import { against, type Row } from "./rows.ts";
-import { beside, temporaryFolder } from "./server.ts";
+import { beside, fileOf } from "./server.ts";
 
 const book = { title: "Emma", genre: "novel", isbn: "978{n}" };
 const loan = { book_id: "{book}", due_on: "2026-02-01" };
@@ -45,8 +43,7 @@ const seed = {
     place,
   })),
 };
-const SEED = join(temporaryFolder(), "seed.json");
-writeFileSync(SEED, JSON.stringify(seed));
+const SEED = fileOf("seed.json", JSON.stringify(seed));
 const { forget, request, rows, run } = await against({
   title: "Library API",
   roles: ["member", "librarian", "admin"],
@@ -531,8 +528,8 @@ test("A private record is shown to its owner alone", async () => {
 });
 
 test("Another role can oversee private records", async () => {
-  const SEED = join(temporaryFolder(), "seed.json");
-  writeFileSync(SEED, JSON.stringify({ drafts: [{ text: "nobody's" }] }));
+  const drafts = [{ text: "nobody's" }];
+  const SEED = fileOf("seed.json", JSON.stringify({ drafts }));
   const { forget, request, run, tokenOf } = await against({
     title: "API",
     roles: ["viewer", "keeper", "admin"],

@@ -12,6 +12,7 @@ import { describe, test } from "node:test";
 import {
   authorize,
   type Environment,
+  fileOf,
   outputOf,
   send,
   serve,
@@ -23,10 +24,9 @@ const folder = temporaryFolder();
 const PUBLIC = join(folder, "public");
 mkdirSync(PUBLIC, { mode: 0o755 });
 writeFileSync(join(PUBLIC, "a.txt"), "a", { mode: 0o644 });
-const SEED = join(folder, "seed.json");
 const zoo = { name: "a", city: "b", country: "NL" };
-writeFileSync(
-  SEED,
+const SEED = fileOf(
+  "seed.json",
   JSON.stringify({
     zoos: [zoo],
     animals: [{ zoo_id: 1, animal_type_id: 1, name: "c" }],

@@ -14,6 +14,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import {
   type Environment,
+  fileOf,
   outputOf,
   send,
   serve,
@@ -24,10 +25,7 @@ import {
 
 const folder = temporaryFolder();
 const at = (...names: string[]) => join(folder, ...names);
-const file = (name: string, text: string) => {
-  writeFileSync(at(name), text);
-  return at(name);
-};
+const file = (name: string, text: string) => fileOf(name, text, folder);
 
 /** A command: its words, its exit code, what it prints, and what it reads. */
 type Step = [

@@ -1,28 +1,24 @@
 /** Patterns of a declaration: CONTRACT section 9. Those that are accepted never take more than the square of a text's length. */
 
 import assert from "node:assert/strict";
-import { writeFileSync } from "node:fs";
-import { join } from "node:path";
 import { test } from "node:test";
 import { randomOf } from "./random.ts";
-import { outputOf, temporaryFolder } from "./server.ts";
+import { fileOf, outputOf, temporaryFolder } from "./server.ts";
 
 /** Returns what a declaration with these patterns is told, by their places; undefined for those that are accepted. */
 async function judge(patterns: (readonly [RegExp, number?])[]) {
-  const folder = temporaryFolder();
-  const COLLECTIONS = join(folder, "patterns.mjs");
   const properties = patterns.map(([pattern, maxLength = 1000], at) =>
     `p${at}: string({ maxLength: ${maxLength}, pattern: ${pattern} })`
   );
-  writeFileSync(
-    COLLECTIONS,
+  const COLLECTIONS = fileOf(
+    "patterns.mjs",
     `export default ({ collection, string }) => ({ collections: [collection({
       name: "things", singular: "thing",
       access: { read: "anyone", write: "viewer", delete: "viewer" },
       properties: { last: string(), ${properties.join(",\n")} },
     })] });`,
   );
-  const DATA_DIR = join(folder, "store");
+  const DATA_DIR = temporaryFolder();
   const output = await outputOf([], { COLLECTIONS, DATA_DIR }, 2); // as "last" has no maxLength
   const refusals: (string | undefined)[] = patterns.map(() => undefined);
   for (const line of output.split("\n")) {

@@ -15,6 +15,7 @@ import {
 } from "./documents.ts";
 import {
   authorize,
+  fileOf,
   launch,
   outputOf,
   send,
@@ -32,9 +33,8 @@ const commands = blocks.filter(({ language }) => language === "sh").map((
   { text },
 ) => text);
 const tour = commands.filter((text) => text.includes("curl"));
-const library = join(folder, "library.mjs");
-writeFileSync(
-  library,
+const library = fileOf(
+  "library.mjs",
   blocks.find(({ language }) => language === "js")?.text ?? "",
 );
 

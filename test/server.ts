@@ -50,6 +50,17 @@ export function temporaryFolder(): string {
   return folder;
 }
 
+/** Writes a file, and returns its path. */
+export function fileOf(
+  name: string,
+  text: string,
+  folder: string = temporaryFolder(),
+): string {
+  const path = join(folder, name);
+  writeFileSync(path, text);
+  return path;
+}
+
 /** Returns a folder that is a copy of another one. */
 export function copyOf(folder: string): string {
   const copy = join(temporaryFolder(), "store");

@@ -1,9 +1,7 @@
 /** What each browser must do with the forms: nothing typed is lost, nothing ambiguous is taken for certain. */
 
 import assert from "node:assert/strict";
-import { writeFileSync } from "node:fs";
-import { join } from "node:path";
-import { send, temporaryFolder } from "../server.ts";
+import { fileOf, send } from "../server.ts";
 import { password, type Site } from "./site.ts";
 import { type Tab, until } from "./tab.ts";
 
@@ -203,8 +201,8 @@ export const forms: Readonly<Record<string, Test>> = {
     const lines = [animal, { ...animal, name: 5 }, animal].map((each) =>
       JSON.stringify(each)
     );
-    const path = join(temporaryFolder(), "animals.ndjson");
-    writeFileSync(path, `${lines.join("\n")}\n{\n${"{}\n".repeat(8000)}`);
+    const more = `{\n${"{}\n".repeat(8000)}`;
+    const path = fileOf("animals.ndjson", `${lines.join("\n")}\n${more}`);
     await openForm(tab, site, "animals#import");
     await tab.driver.chooseFile("#file", path);
     await tab.click(

@@ -7,15 +7,14 @@ import { join } from "node:path";
 import process from "node:process";
 import { after, test } from "node:test";
 import { gzipSync } from "node:zlib";
-import { send, temporaryFolder } from "../server.ts";
+import { fileOf, send, temporaryFolder } from "../server.ts";
 import { launchChromium } from "./chromium.ts";
 import { looks, paths } from "./looks.ts";
 import { startSite } from "./site.ts";
 
 /** A declaration with many collections, and with long texts. */
-const many = join(temporaryFolder(), "many.mjs");
-writeFileSync(
-  many,
+const many = fileOf(
+  "many.mjs",
   `export default ({ collection, string, text }) => ({
     collections: Array.from({ length: 300 }, (_, at) => collection({
       name: "things_" + at,

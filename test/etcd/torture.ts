@@ -6,18 +6,9 @@
 
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { writeFileSync } from "node:fs";
-import { join } from "node:path";
 import process from "node:process";
 import { setTimeout as delay } from "node:timers/promises";
-import {
-  beside,
-  outputOf,
-  send,
-  serve,
-  stop,
-  temporaryFolder,
-} from "../server.ts";
+import { beside, fileOf, outputOf, send, serve, stop } from "../server.ts";
 import { skip, startNodes } from "./nodes.ts";
 
 if (skip) {
@@ -29,9 +20,8 @@ const [, , rounds = "200", size = "3"] = process.argv;
 const nodes = await startNodes(+size);
 type Node = typeof nodes[number];
 
-const COLLECTIONS = join(temporaryFolder(), "notes.mjs");
-writeFileSync(
-  COLLECTIONS,
+const COLLECTIONS = fileOf(
+  "notes.mjs",
   `export default ({ collection, string }) => ({ collections: [collection({
     name: "notes",
     singular: "note",

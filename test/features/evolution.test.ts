@@ -7,6 +7,7 @@ import { test } from "node:test";
 import {
   clientsOf,
   copyOf,
+  fileOf,
   outputOf,
   serve,
   stop,
@@ -15,20 +16,18 @@ import {
 
 const folder = temporaryFolder();
 const FEATURES = "evolution";
-let files = 0;
 
 /** Returns the settings for a declaration: collections by their names, each with its properties and what else it has. */
 function declare(
   collections: Record<string, string>,
   DATA_DIR: string,
 ) {
-  const COLLECTIONS = join(folder, `${files++}.mjs`);
   const texts = Object.entries(collections).map(([name, text]) =>
     `collection({ name: "${name}", singular: "thing", access: {
       read: "viewer", write: "viewer", delete: "viewer" }, ${text} })`
   );
-  writeFileSync(
-    COLLECTIONS,
+  const COLLECTIONS = fileOf(
+    "declared.mjs",
     `export default ({ collection, string, integer, date, choice, optional, unique, reference, text }) =>
       ({ collections: [${texts.join(",\n")}] });`,
   );

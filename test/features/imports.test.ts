@@ -10,6 +10,7 @@ import {
   ahead,
   authorize,
   beside,
+  fileOf,
   outputOf,
   preload,
   send,
@@ -362,9 +363,8 @@ test("An import ends when its sender or the declaration is gone", async () => {
   assert.deepEqual([status, imported], ["failed", lines]);
   assert.match(message, new RegExp(`line ${lines}, .*sender`));
   const other = await begin("admin");
-  const COLLECTIONS = join(temporaryFolder(), "library.mjs");
-  writeFileSync(
-    COLLECTIONS,
+  const COLLECTIONS = fileOf(
+    "library.mjs",
     `import library from ${JSON.stringify(beside("library"))};
     export default (words) => library({ __proto__: words, string: (options) =>
       words.string({ ...options, maxLength: options.maxLength + (options.maxLength === 1000) }) });`,

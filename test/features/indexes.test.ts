@@ -1,13 +1,13 @@
 /** Indexes decide only how fast a list is: the same requests to a server with them and one without. */
 
 import assert from "node:assert/strict";
-import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { randomOf } from "../random.ts";
 import {
   authorize,
   copyOf,
+  fileOf,
   send,
   serve,
   stop,
@@ -15,9 +15,8 @@ import {
 } from "../server.ts";
 
 const folder = temporaryFolder();
-const COLLECTIONS = join(folder, "things.mjs");
-writeFileSync(
-  COLLECTIONS,
+const COLLECTIONS = fileOf(
+  "things.mjs",
   `export default ({ collection, string, number, boolean, date, choice, optional, reference }) => ({
     collections: [
       collection({ name: "groups", singular: "group",

@@ -1,16 +1,21 @@
 /** Servers with small heaps, and the load that they must bear: CONTRACT sections 9 and 16. */
 
 import assert from "node:assert/strict";
-import { writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { join } from "node:path";
 import process from "node:process";
-import { clientsOf, serve, signIn, stop, temporaryFolder } from "../server.ts";
+import {
+  clientsOf,
+  fileOf,
+  serve,
+  signIn,
+  stop,
+  temporaryFolder,
+} from "../server.ts";
 
 const folder = temporaryFolder();
-const COLLECTIONS = join(folder, "notes.mjs");
-writeFileSync(
-  COLLECTIONS,
+const COLLECTIONS = fileOf(
+  "notes.mjs",
   `export default ({ collection, text, optional, reference }) => ({ collections: [collection({
     name: "notes", singular: "note",
     access: { read: "anyone", write: "viewer", delete: "viewer" },

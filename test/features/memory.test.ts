@@ -2,11 +2,9 @@
 
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { writeFileSync } from "node:fs";
 import { connect } from "node:net";
-import { join } from "node:path";
 import { test } from "node:test";
-import { outputOf, send, signIn, stop, temporaryFolder } from "../server.ts";
+import { fileOf, outputOf, send, signIn, stop } from "../server.ts";
 import { besiege, open, start } from "./load.ts";
 
 test("A full memory refuses what grows and serves all else", async () => {
@@ -67,8 +65,8 @@ test("A full store starts, and many exports at once do not fill it", async () =>
 });
 
 test("A store that does not fit says what it needs", async () => {
-  const path = join(temporaryFolder(), "notes.ndjson");
-  writeFileSync(path, `{"text":"${"a".repeat(150_000)}"}\n`.repeat(90));
+  const line = `{"text":"${"a".repeat(150_000)}"}\n`;
+  const path = fileOf("notes.ndjson", line.repeat(90));
   await outputOf(["import", "notes", path], start("700"));
   const refused = await outputOf(["serve"], start("64"), 1);
   const [, needed = ""] =

@@ -1,13 +1,13 @@
 /** What is old goes: CONTRACT section 17, retention. */
 
 import assert from "node:assert/strict";
-import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import {
   ahead,
   authorize,
   beside,
+  fileOf,
   send,
   serve,
   stop,
@@ -18,12 +18,11 @@ const dayMs = 86_400_000;
 const daysAgo = (days: number) =>
   new Date(Date.now() - days * dayMs).toISOString();
 const folder = temporaryFolder();
-const SEED = join(folder, "seed.json");
 const old = Array.from({ length: 1200 }, (_, at) => ({
   taken_at: daysAgo(31 + at),
 }));
-writeFileSync(
-  SEED,
+const SEED = fileOf(
+  "seed.json",
   JSON.stringify({
     readings: [
       { taken_at: daysAgo(29) },
