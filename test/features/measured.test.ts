@@ -4,13 +4,21 @@ import { against, type Row } from "../rows.ts";
 import { beside } from "../server.ts";
 
 const { rows } = await against({
-  title: "Measured",
+  title: "Gr%C3%B6%C3%9Fe",
   roles: ["viewer", "keeper", "admin"],
-  collections: ["articles", "codes", "readings", "proofs", "alarms"],
+  collections: ["articles", "codes", "readings", "proofs", "marks", "alarms"],
   fixtures: {
     article: ["articles", { title: "Long", body: "x" }],
     reading: ["readings", { value: 1 }],
     proof: ["proofs", { reading_id: "{reading}" }],
+    other: ["proofs", { reading_id: "{reading2}" }],
+    mark: ["marks", { reading_id: "{reading}", proof_id: "{proof}" }],
+    lone: ["marks", { reading_id: "{reading}", proof_id: "{other}" }],
+    last: ["marks", {
+      reading_id: "{reading2}",
+      proof_id: "{other}",
+      mark_id: "{mark}",
+    }],
   },
   environment: {
     COLLECTIONS: beside("features/measured"),
@@ -20,6 +28,7 @@ const { rows } = await against({
 
 const bad = { code: `${"a".repeat(999)}` };
 rows("A batch counts the time of patterns in all", [
+  ["anyone", "POST /codes", 40100, [bad]],
   ["keeper", "POST /codes", 41300, Array(11).fill(bad)],
   ["keeper", "POST /codes", 42200, [bad], {
     errors: { code: "format" },
@@ -171,5 +180,19 @@ rows("A cascade deletes what its sender may delete", [
   ["admin", "DELETE /readings/{reading}?cascade=true", 204, undefined, {
     with: "{proof}",
     changes: ["-/v1/readings/{reading}", "-/v1/proofs/{proof}"],
+  }],
+  // The mark is at first to lose its reading, then to go with its proof.
+  ["admin", "DELETE /readings/{reading}?cascade=true", 204, undefined, {
+    with: "{last}",
+    changes: [
+      "-/v1/readings/{reading}",
+      "-/v1/proofs/{proof}",
+      "-/v1/marks/{mark}",
+      "/v1/marks/{last}",
+    ],
+  }],
+  ["admin", "DELETE /readings/{reading}?cascade=true", 40900, undefined, {
+    with: "{lone}",
+    says: /mark/,
   }],
 ]);

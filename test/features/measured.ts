@@ -7,7 +7,7 @@ export default (
 ) => {
   const access = { read: "viewer", write: "keeper", delete: "keeper" };
   return {
-    title: "Measured",
+    title: "Größe",
     collections: [
       collection({
         name: "articles",
@@ -36,6 +36,18 @@ export default (
           reading_id: optional(reference("readings")),
           value: optional(number()),
           taken_at: optional(timestamp()),
+        },
+      }),
+      collection({
+        name: "marks",
+        singular: "mark",
+        access: { ...access, delete: "admin" },
+        check: (mark: Record<string, number | null>) =>
+          mark["reading_id"] === null ? { reading_id: "is needed" } : undefined,
+        properties: {
+          reading_id: optional(reference("readings")),
+          mark_id: optional(reference("marks")),
+          proof_id: reference("proofs"),
         },
       }),
       collection({

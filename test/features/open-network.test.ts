@@ -33,6 +33,8 @@ const post = (...fields: string[]) =>
     fields.map((field) => `${field}\r\n`).join("")
   }\r\n`;
 
+const entry = '{"username":"admin","password":"admin-password"}';
+
 /** What is sent, and the status of what is answered: nothing after a refused message is taken for a request. */
 const messages: [text: string, status: string][] = [
   [get("/v1"), "200"],
@@ -62,6 +64,9 @@ const messages: [text: string, status: string][] = [
   [get("/v1", ...Array.from({ length: 70 }, (_, at) => `X-${at}: 1`)), "431"],
   [get("/v1", `X: ${"a".repeat(17_000)}`), "431"],
   ["nonsense\r\n\r\n", "400"],
+  [get("/v1").replace("GET", "BREW"), "501"],
+  [get(`/v1?${"a".repeat(17_000)}`), "414"],
+  [post(`Content-Length: ${entry.length}`) + entry, "201"],
 ];
 for (const [text, status] of messages) {
   test(`${JSON.stringify(text.slice(0, 70))} is ${status}`, async () => {
@@ -75,7 +80,11 @@ for (const [text, status] of messages) {
   });
 }
 
-test("Sign-ins at once are all served", async () => {
+test("Sign-ins at once are all served, also after invalid ones", async () => {
+  for (let count = 0; count < 10; count++) {
+    const body = { username: "admin", password: "x", expires_in: count };
+    await send(origin, "/v1/authorizations", { body });
+  }
   const answers = await Promise.all(
     Array.from({ length: 60 }, () => signIn(origin)),
   );

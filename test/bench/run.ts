@@ -16,7 +16,7 @@ import {
   serve,
   stop,
   temporaryFolder,
-} from "./server.ts";
+} from "../server.ts";
 
 const [, , records = "100000", seconds = "5"] = process.argv;
 const folder = temporaryFolder();
