@@ -7,7 +7,7 @@ import { copyFileSync, existsSync, readFileSync, writeFileSync } from "node:fs";
 import { get } from "node:https";
 import { connect } from "node:net";
 import { join } from "node:path";
-import { test } from "node:test";
+import { describe, test } from "node:test";
 import type { TLSSocket } from "node:tls";
 import { outputOf, send, serve, stop, temporaryFolder } from "./server.ts";
 
@@ -48,48 +48,58 @@ async function health(origin: string, name: string) {
   return [response.statusCode, CN];
 }
 
-test("A certificate that does not fit is refused, and nothing is created", async () => {
-  const rows = [
-    [{ TLS_CERT: at("one.pem") }, /TLS_CERT, TLS_KEY: set both/],
-    [{ TLS_KEY: at("one.key") }, /TLS_CERT, TLS_KEY: set both/],
-    [{ TLS_CERT: at("none"), TLS_KEY: at("one.key") }, /TLS_CERT: .*none/],
-    [{ TLS_CERT: at("one.pem"), TLS_KEY: at("two.key") }, /must be PEM files/],
-    [{ TLS_CERT: at("text.pem"), TLS_KEY: at("one.key") }, /must be PEM files/],
-  ] as const;
-  for (const [environment, output] of rows) {
-    const DATA_DIR = at("refused");
-    const start = { FEATURES: "tls", DATA_DIR, ...environment };
-    assert.match(await outputOf([], start, 2), output);
-    assert.ok(!existsSync(DATA_DIR));
-  }
-});
+describe("A certificate", { concurrency: true }, () => {
+  test("that does not fit is refused, and nothing is created", async () => {
+    const rows = [
+      [{ TLS_CERT: at("one.pem") }, /TLS_CERT, TLS_KEY: set both/],
+      [{ TLS_KEY: at("one.key") }, /TLS_CERT, TLS_KEY: set both/],
+      [{ TLS_CERT: at("none"), TLS_KEY: at("one.key") }, /TLS_CERT: .*none/],
+      [
+        { TLS_CERT: at("one.pem"), TLS_KEY: at("two.key") },
+        /must be PEM files/,
+      ],
+      [
+        { TLS_CERT: at("text.pem"), TLS_KEY: at("one.key") },
+        /must be PEM files/,
+      ],
+    ] as const;
+    for (const [environment, output] of rows) {
+      const DATA_DIR = at("refused");
+      const start = { FEATURES: "tls", DATA_DIR, ...environment };
+      assert.match(await outputOf([], start, 2), output);
+      assert.ok(!existsSync(DATA_DIR));
+    }
+  });
 
-// Node.js itself gives up a handshake after 120 s.
-const patience = { timeout: 110_000 };
-test(
-  "A certificate is replaced on SIGHUP, and stays if the new one is wrong",
-  patience,
-  async () => {
-    use("one");
-    const server = await serve({ FEATURES: "tls", ...files });
-    assert.match(server.output, /listening on https:\/\/127\.0\.0\.1:\d+/);
-    assert.deepEqual(await health(server.origin, "one"), [200, "one"]);
-    await assert.rejects(send(server.origin, "/health"), "plain HTTP");
-    const timer = setInterval(() => {}, 1000); // keeps this process from ending while it waits
-    const reload = async (done: RegExp) => {
-      server.child.kill("SIGHUP");
-      while (!done.test(server.output)) await once(server.child.stdout, "data");
-    };
-    use("one", "two");
-    await reload(/cannot reload the certificate/);
-    assert.deepEqual(await health(server.origin, "one"), [200, "one"]);
-    use("two");
-    await reload(/reloaded the certificate/);
-    assert.deepEqual(await health(server.origin, "two"), [200, "two"]);
-    clearInterval(timer);
-    const { port, hostname } = new URL(server.origin);
-    const silent = connect(Number(port), hostname).on("error", () => {});
-    await once(silent, "connect"); // and no handshake
-    assert.equal(await stop(server), 0);
-  },
-);
+  // Node.js itself gives up a handshake after 120 s.
+  const patience = { timeout: 110_000 };
+  test(
+    "is replaced on SIGHUP, and stays if the new one is wrong",
+    patience,
+    async () => {
+      use("one");
+      const server = await serve({ FEATURES: "tls", ...files });
+      assert.match(server.output, /listening on https:\/\/127\.0\.0\.1:\d+/);
+      assert.deepEqual(await health(server.origin, "one"), [200, "one"]);
+      await assert.rejects(send(server.origin, "/health"), "plain HTTP");
+      const timer = setInterval(() => {}, 1000); // keeps this process from ending while it waits
+      const reload = async (done: RegExp) => {
+        server.child.kill("SIGHUP");
+        while (!done.test(server.output)) {
+          await once(server.child.stdout, "data");
+        }
+      };
+      use("one", "two");
+      await reload(/cannot reload the certificate/);
+      assert.deepEqual(await health(server.origin, "one"), [200, "one"]);
+      use("two");
+      await reload(/reloaded the certificate/);
+      assert.deepEqual(await health(server.origin, "two"), [200, "two"]);
+      clearInterval(timer);
+      const { port, hostname } = new URL(server.origin);
+      const silent = connect(Number(port), hostname).on("error", () => {});
+      await once(silent, "connect"); // and no handshake
+      assert.equal(await stop(server), 0);
+    },
+  );
+});
