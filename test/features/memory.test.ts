@@ -62,6 +62,7 @@ test("A full store starts, and many exports at once do not fill it", async () =>
   const { text } = await send(server.origin, "/v1/notes", { headers });
   assert.equal(text.split("\n").length, Number(total) + 1);
   assert.equal(await stop(server), 0);
+  await outputOf(["repair"], start("64")); // takes less than a server
 });
 
 test("A store that does not fit says what it needs", async () => {
