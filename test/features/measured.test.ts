@@ -84,6 +84,12 @@ rows("Aggregates are values of groups of all that match", [
     { "hour(taken_at)": "2026-02-28T00:00:00.000Z", count: 1 },
     { "hour(taken_at)": null, count: 1 },
   ]),
+  grouped("count&by=day(taken_at)&limit=1", [
+    { "day(taken_at)": "2026-01-01T00:00:00.000Z", count: 3 },
+  ], 3),
+  grouped("count&by=minute(taken_at)&limit=1", [
+    { "minute(taken_at)": "2026-01-01T10:15:00.000Z" },
+  ], 5),
   grouped("max(taken_at)&aggregate=count&by=month(taken_at)&order=desc", [
     { "month(taken_at)": "2026-02-01T00:00:00.000Z", count: 1 },
     {

@@ -310,6 +310,7 @@ rows("Metrics are for admins, and for this machine if METRICS=local", [
     reading("//metrics", 40300, headers, {}, "keeper"),
   ]),
   reading("//metrics", 40600, { Accept: "application/json" }),
+  reading("//metrics", 41200, { "If-Match": '"a"' }),
   reading("//metrics?x=1", 40003),
 ]);
 
