@@ -1,16 +1,14 @@
 /** Fields of forms: a property with its control and its rules, and the choice of a record that it refers to. */
 
 /**
- * Requests the records whose title is a text or, with an operator, has it, or the one with an id such as #7; returns their ids with their titles.
+ * Requests the records whose title is a text or, with an operator, has it; returns their ids with their titles.
  *
  * @param {string} text
  * @param {string} collection
  */
 async function search(text, collection, operator = "") {
   const title = titleNameOf((await optionsOf(collection)).properties);
-  const query = /^#\d+$/.test(text)
-    ? `id=${text.slice(1)}`
-    : text && `${title}${operator}=${encodeURIComponent(text)}`;
+  const query = text && `${title}${operator}=${encodeURIComponent(text)}`;
   const { body } = await get(`${collection}?${query}`, true);
   /** @type {Values[]} */
   const records = Array.isArray(body) ? body : [];
@@ -37,18 +35,21 @@ function suggestionsFor(input, collection) {
 }
 
 /**
- * Returns the id of the record that the text of a field names, and throws an error unless it is exactly one.
+ * Returns the id of the record that the text of a field names, and throws an error unless it is exactly one: #7 may be an id, and the title of another record.
  *
  * @param {string} text
  * @param {string} collection
  */
 async function readReference(text, collection) {
   const found = await search(text, collection);
-  const ids = found.filter((names) => names.includes(text)).map(([id]) => id);
+  const ids = found.flatMap(([id, title]) =>
+    title === text && id !== text ? id : []
+  );
+  if (/^#\d+$/.test(text)) ids.push(text);
   if (ids.length === 1) return Number(ids[0].slice(1));
   throw new Error(
     ids[0]
-      ? `Several records have this title: write one of ${ids.join(", ")}.`
+      ? `Several records have this title or id: write one of ${ids.join(", ")}.`
       : "No record has this title: choose one of the list.",
   );
 }
