@@ -96,7 +96,7 @@ test("the guide's service, backup and commands do what it says", async () => {
     blockOf("docker"),
     blockOf("set -a"),
     start(unit, "log"),
-    blockOf("# reads all files").replace(
+    blockOf("# reads what a start").replace(
       "http://localhost:3000",
       "$(grep -o 'http://[0-9.:]*' log)",
     ),
