@@ -92,6 +92,7 @@ describe("Commands", { concurrency: 2 }, () => {
       ["log nothing", 2, /nothing.*zoos/],
       [`backup ${at("copy")}`, 0, /copy up to sequence \d+/],
       [`backup ${at("copy")}`, 1, /not empty/],
+      ["copy http://me:password@a/b", 2, /^(?!.*password).*name a folder/],
       ["user add robin", 1, /another process/, "password-of-robin\n"],
       ["repair", 1, /another process/],
       [`import zoos ${file("none", "")}`, 1, /another process/],

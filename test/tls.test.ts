@@ -8,7 +8,7 @@ import { get } from "node:https";
 import { connect } from "node:net";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import type { TLSSocket } from "node:tls";
+import { connect as connectSafely, type TLSSocket } from "node:tls";
 import { outputOf, send, serve, stop, temporaryFolder } from "./server.ts";
 
 const folder = temporaryFolder();
@@ -82,6 +82,15 @@ describe("A certificate", { concurrency: true }, () => {
       assert.match(server.output, /listening on https:\/\/127\.0\.0\.1:\d+/);
       assert.deepEqual(await health(server.origin, "one"), [200, "one"]);
       await assert.rejects(send(server.origin, "/health"), "plain HTTP");
+      const { port, hostname } = new URL(server.origin);
+      const ca = readFileSync(at("one.pem"));
+      const options = { host: hostname, port: Number(port), ca };
+      const request = "GET /health HTTP/1.1\r\nHost: a\r\n\r\n";
+      for (let count = 0; count < 20; count++) {
+        const socket = connectSafely(options).end(request);
+        const [answer] = await once(socket, "data"); // though it sends no more
+        assert.match(String(answer), /^HTTP\/1.1 200/);
+      }
       const timer = setInterval(() => {}, 1000); // keeps this process from ending while it waits
       const reload = async (done: RegExp) => {
         server.child.kill("SIGHUP");
@@ -96,7 +105,6 @@ describe("A certificate", { concurrency: true }, () => {
       await reload(/reloaded the certificate/);
       assert.deepEqual(await health(server.origin, "two"), [200, "two"]);
       clearInterval(timer);
-      const { port, hostname } = new URL(server.origin);
       const silent = connect(Number(port), hostname).on("error", () => {});
       await once(silent, "connect"); // and no handshake
       assert.equal(await stop(server), 0);
