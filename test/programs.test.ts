@@ -74,8 +74,8 @@ test("A data provider gets a message for each field", async () => {
   const path = write("function send", "send.mjs");
   const { send } = await import(path);
   const url = `${server.origin}/v1/animals`;
-  const { data, total } = await send("GET", `${url}?per_page=2`);
-  assert.deepEqual([data.length, total], [2, 250]);
+  const { data, total } = await send("GET", url);
+  assert.deepEqual([data.length, total], [20, 250]);
   const animal = { name: "", zoo_id: 1, animal_type_id: 12 };
   const refused = send("POST", url, animal, admin);
   await assert.rejects(refused, ({ status, body }) => {

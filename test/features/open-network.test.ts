@@ -107,6 +107,16 @@ test("Requests that are sent ahead are answered in order", async () => {
   );
 });
 
+test("A GET right behind a POST sees what that makes", async () => {
+  const { Authorization } = await authorize(origin);
+  const body = '{"name":"behind","city":"b","country":"NL"}';
+  const { all } = await exchange(
+    post(`Authorization: ${Authorization}`, `Content-Length: ${body.length}`)
+      .replace("authorizations", "zoos") + body + get("/v1/zoos?name=behind"),
+  );
+  assert.match(all, /X-Total-Count: 1/i);
+});
+
 test("256 connections of one address get nothing but their success", async () => {
   const lists = [
     "/v1/zoos",

@@ -100,7 +100,9 @@ function editsOf(text: string): Edit[] {
     const edits: Edit[] = [];
     const swap = swaps.get(word);
     if (swap !== undefined) edits.push({ from, to, text: swap });
-    if (/^\d/.test(word)) edits.push({ from, to, text: `(${word} + 1)` });
+    if (/^\d/.test(word)) {
+      edits.push({ from, to, text: word === "1" ? "0" : `(${word} + 1)` });
+    }
     if (word === "if" && next?.word === "(") {
       const end = endOf(at + 1, false);
       if (end) {
@@ -108,14 +110,17 @@ function editsOf(text: string): Edit[] {
         edits.push({ from: next.from, to: end.to, text: `(!${condition})` });
       }
     }
+    // A name alone is a field that is declared.
     const begins = /^[;{})]$/.test(before?.word ?? "") && /^[\w$]/.test(word) &&
-      !declares.test(word);
+      next?.word !== ";" && !declares.test(word);
     const end = endOf(at, true);
     if (!end) return edits;
     if (word === "throw" || begins) {
       edits.push({ from, to: end.to, text: ";" });
     }
-    if (word === "return" && next !== end && next?.word !== "undefined") {
+    if (
+      word === "return" && !/^(;|false|undefined)$/.test(next?.word ?? "")
+    ) {
       edits.push({ from, to: end.to, text: "return undefined;" });
     }
     return edits;
