@@ -48,6 +48,9 @@ rows("A batch creates all records or none", [
   ["librarian", "POST /authors", 40002, [author, 1]],
   ["librarian", "POST /authors", 40002, [[author]]],
   ["librarian", "POST /authors", 40002, Array(1001).fill(author)],
+  ["librarian", "POST /authors", 42200, Array(1000).fill({}), {
+    has: { "Content-Length": /^\d{4}$/ }, // of a hundred
+  }],
   ["librarian", "POST /authors", 40001, '[{"name":'],
   ["librarian", "POST /authors", 41300, `[${" ".repeat(1 << 20)}]`],
   ["librarian", "POST /authors", 41300, `{"name":${" ".repeat(70_000)}`],

@@ -93,6 +93,7 @@ const changing = (
 ): Row => ["admin", line, outcome, body, { headers, has }];
 
 rows("A precondition guards changes, after the record and before its rules", [
+  changing("POST /zoos", 41200, { "If-None-Match": "*" }, [{}]),
   ...[{ "If-Match": '"a"' }, { "If-Match": `W/${tag}` }, {
     "If-None-Match": "*",
   }, { "If-None-Match": `"a", W/${tag}` }].flatMap((headers) => [
