@@ -21,6 +21,22 @@ const long = (more: string) => ({ text: `${"x".repeat(1000 - 8)}${more}` });
 const notes = Array.from({ length: 8000 }, () => long("Ordinary"));
 await importLines("admin", "/notes", linesOf(notes));
 
+test("Two deletions at once delete each record once", async () => {
+  disk("hold");
+  const line = "DELETE /notes?text:contains=ordinary&limit=9";
+  const begun = [];
+  const lines = ["POST /notes", line, line, "POST /notes"];
+  for (const each of [...lines, ...Array(50).fill("OPTIONS /notes")]) {
+    begun.push(request("admin", each, long("")));
+    await request("admin", "OPTIONS /notes");
+  }
+  disk("");
+  await Promise.all(begun);
+  const { headers } = await request("admin", "GET /notes?limit=1");
+  notes.splice(0, 16);
+  assert.equal(headers["x-total-count"], `${notes.length}`);
+});
+
 test("A deletion by filter is judged by one state", async () => {
   const [first, last] = ["Ordinary", "Obsolete"].map(long);
   const path = "/notes?text:contains=obsolete";

@@ -68,6 +68,12 @@ rows("If-None-Match is 304 for a state that is known", [
   reading("/employees", 40100, { "If-None-Match": "*" }),
 ]);
 
+const odd = { toString: 0 };
+rows("An object is no text, whatever it has", [
+  ["anyone", "POST /authorizations", 42200, { username: odd, password: odd }],
+  ["admin", "POST /zoos", 42200, [{ country: odd }]],
+]);
+
 rows("If-Match is 412 for another state, and judged first", [
   ...[tag, "*", `"a", ${tag}`].map((value) =>
     reading(url, 200, { "If-Match": value })
