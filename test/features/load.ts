@@ -74,7 +74,7 @@ export function besiege(origin: string, localAddress = "127.0.0.1") {
 type Opened = Awaited<ReturnType<typeof open>>;
 
 /** Returns what sends a request that must succeed. */
-function expecting({ request }: Opened) {
+export function expecting({ request }: Opened) {
   return async (status: number, line: string, body?: object) => {
     const answer = await request("admin", line, body);
     assert.equal(answer.status, status, `${line}: ${answer.text}`);

@@ -213,8 +213,8 @@ test("Nothing of many records is shown before it is durable", async () => {
   assert.deepEqual(early, []);
 });
 
-test("An import pauses while the disk is full", async () => {
-  const lines = linesOf(Array(20_000).fill({ text: "Short" }));
+test("An import pauses while the disk is full, and a deletion has a limit", async () => {
+  const lines = linesOf(Array(20_000).fill({ text: "Short", note_id: 4000 }));
   const created = async () =>
     (await request("admin", "POST /notes", { text: "Refused" })).json;
   let total = 0;
@@ -236,6 +236,8 @@ test("An import pauses while the disk is full", async () => {
   }
   const found = await request("admin", "GET /notes?text=Short&limit=1");
   assert.equal(found.headers["x-total-count"], String(total));
+  const line = "DELETE /notes/4000?cascade=true";
+  assert.equal((await request("admin", line)).status, 409);
 });
 
 test("A small server knows the last keys, and pauses an import when memory is full", async (t) => {

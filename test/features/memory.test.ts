@@ -5,10 +5,12 @@ import { once } from "node:events";
 import { connect } from "node:net";
 import { test } from "node:test";
 import { fileOf, outputOf, send, signIn, stop } from "../server.ts";
-import { besiege, open, start } from "./load.ts";
+import { besiege, expecting, open, start } from "./load.ts";
 
 test("A full memory refuses what grows and serves all else", async () => {
-  const { server, request, create, fill, health } = await open("64");
+  const opened = await open("64");
+  const { server, create, fill, health } = opened;
+  const expect = expecting(opened);
   assert.equal((await create()).status, 201);
   assert.equal((await health()).status, "ok");
   await fill();
@@ -16,20 +18,17 @@ test("A full memory refuses what grows and serves all else", async () => {
   assert.equal(status, "memory-full");
   assert.ok(used > limit * 0.9 && limit < 64 << 20);
   assert.equal((await signIn(server.origin)).status, 201);
-  assert.equal((await request("admin", "GET /notes/1")).status, 200);
+  await expect(200, "GET /notes/1");
   const longer = { text: "a".repeat(160_000) };
-  assert.equal((await request("admin", "PATCH /notes/2", longer)).status, 503);
-  assert.equal(
-    (await request("admin", "PATCH /notes/2", { text: "a" })).status,
-    201,
-  );
+  await expect(503, "PATCH /notes/2", longer);
+  await expect(201, "PATCH /notes/2", { text: "a" });
   const sockets = besiege(server.origin);
   for (let count = 0; count < 40; count++) {
-    assert.equal((await request("admin", "GET /notes?limit=3")).status, 200);
+    await expect(200, "GET /notes?limit=3");
   }
   for (const socket of sockets) socket.destroy();
   for (let id = 3; id < 14; id++) {
-    assert.equal((await request("admin", `DELETE /notes/${id}`)).status, 204);
+    await expect(204, `DELETE /notes/${id}`);
   }
   assert.equal((await create()).status, 201);
   assert.equal((await health()).status, "ok");
