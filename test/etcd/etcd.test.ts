@@ -6,6 +6,7 @@ import { test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import {
   authorize,
+  fileOf,
   launch,
   outputOf,
   send,
@@ -74,12 +75,16 @@ test("A folder moves into etcd over TLS, and back", { skip }, async () => {
   const DATA_DIR = `${folder}/folder`;
   const STORE = `etcds://${node?.secured}/zoo`;
   const tls = { NODE_EXTRA_CA_CERTS: `${folder}/etcd.pem` };
-  const etcd = { STORE, ...tls, FEATURES: "metrics", METRICS: "local" };
-  const before = await serve({ DATA_DIR });
+  const etcd = { STORE, ...tls, FEATURES: "metrics,imports", METRICS: "local" };
+  const zoo = { city: "Bern", country: "CH" };
+  // More than a connection takes that nobody reads.
+  const website = `https://example.org/${"x".repeat(1900)}`;
+  const zoos = Array(3000).fill({ ...zoo, name: "Seed", website });
+  const SEED = fileOf("seed.json", JSON.stringify({ zoos }));
+  const before = await serve({ DATA_DIR, SEED });
   const headers = await authorize(before.origin);
   const post = async ({ origin }: typeof before, name: string) => {
-    const body = { name, city: "Bern", country: "CH" };
-    const sent = { headers, body };
+    const sent = { headers, body: { ...zoo, name } };
     return (await send(origin, "/v1/zoos", sent)).status;
   };
   await post(before, "One");
@@ -102,11 +107,17 @@ test("A folder moves into etcd over TLS, and back", { skip }, async () => {
     assert.deepEqual(seen, [503, 50302, 503, "standby", 200, undefined]);
     await call("deleterange", "zoo/leader");
     while (await post(server, name) !== 201) await delay(20);
+    const begun = await fetch(`${server.origin}/v1/zoos`, {
+      headers: { Accept: "application/x-ndjson" },
+    });
+    for (let n = 0; n < 9; n++) await post(server, "More"); // the connection gets full
     await call("put", "zoo/leader", "another");
+    assert.equal(await post(server, "No"), 503);
+    await assert.rejects(begun.text()); // of what may be old by now
   }
 
   const back = `${folder}/back`;
   await outputOf(["copy", back], etcd);
-  const zoos = await outputOf(["export", "zoos"], { DATA_DIR: back });
-  assert.match(zoos, /"One"[^]*"Two"[^]*"Three"/);
+  const copied = await outputOf(["export", "zoos"], { DATA_DIR: back });
+  assert.match(copied, /"One"[^]*"Two"[^]*"Three"/);
 });

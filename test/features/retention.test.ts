@@ -77,12 +77,18 @@ test("A clock that leaps is not believed", async () => {
 
 test("A clock that is not set shows the newest time of the log", async () => {
   const server = await serve({ ...options, ...ahead(-Date.now()) });
-  const created = await send(server.origin, "/v1/readings", {
+  const headers = await authorize(server.origin);
+  const { json } = await send(server.origin, "/v1/readings", {
     body: {},
-    headers: await authorize(server.origin),
+    headers,
   });
-  assert.equal(created.status, 201);
-  assert.ok(Date.parse(created.json.created_at) > Date.now() - dayMs);
+  assert.ok(Date.parse(json.created_at) > Date.now() - dayMs);
+  const changed = await send(server.origin, `/v1/readings/${json.id}`, {
+    method: "PATCH",
+    body: { value: 5 },
+    headers,
+  });
+  assert.ok(changed.json.updated_at > json.updated_at); // as in any change
   assert.match(server.output, /clock/);
   assert.equal((await readings(server.origin, () => true)).length, 6);
   await stop(server);
