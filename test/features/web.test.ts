@@ -34,7 +34,7 @@ const reading = (
   headers: Record<string, string> = {},
   has: Record<string, string | RegExp | undefined> = {},
   who = "anyone",
-): Row => [who, `GET ${path}`, outcome, undefined, { headers, has }];
+): Row => [who, `GET ${path}`, outcome, { headers, has }];
 
 const vary = { Vary: "Accept, Origin" };
 rows("A record has a strong ETag, anything else a weak one", [
@@ -119,7 +119,7 @@ rows("A precondition guards changes, after the record and before its rules", [
   ["admin", `PATCH ${url}`, 201, { name: zoo.name }, {
     headers: { "If-Match": tag },
     has: { ETag: tag },
-    changes: [],
+    changes: "",
   }],
   changing(
     `PATCH ${url}`,
@@ -220,7 +220,7 @@ rows("CORS lets the listed origins alone read responses", [
   ].map((each) =>
     reading("/zoos", 200, { Origin: each }, { ...allows(undefined), ...vary })
   ),
-  ["anyone", `OPTIONS ${url}`, 200, undefined, {
+  ["anyone", `OPTIONS ${url}`, 200, {
     headers: preflight,
     has: {
       ...allows(origin),
@@ -229,7 +229,7 @@ rows("CORS lets the listed origins alone read responses", [
       "Access-Control-Max-Age": /^\d+$/,
     },
   }],
-  ["anyone", `OPTIONS ${url}`, 200, undefined, {
+  ["anyone", `OPTIONS ${url}`, 200, {
     headers: { ...preflight, Origin: "https://evil.example" },
     has: { ...allows(undefined), "Access-Control-Allow-Methods": undefined },
   }],
@@ -239,7 +239,7 @@ const problem = "application/problem+json";
 const asProblem = { "Content-Type": problem };
 const asJson = { "Content-Type": "application/json; charset=utf-8" };
 rows("An error is a problem (RFC 9457) where that is preferred", [
-  ["anyone", "GET /none", 40400, undefined, {
+  ["anyone", "GET /none", 40400, {
     headers: { Accept: problem },
     has: asProblem,
     shows: {
@@ -299,7 +299,7 @@ test("X-Request-Id is in the log", async () => {
 });
 
 rows("Health is for anyone, and never stored", [
-  ["anyone", "GET //health", 200, undefined, {
+  ["anyone", "GET //health", 200, {
     has: { "Cache-Control": "no-store" },
     shows: { status: "ok", memory: { used: /^\d+/, limit: /^\d+/ } },
   }],
