@@ -1,16 +1,10 @@
 /** A browser gets a page, programs get JSON, and a declared API has its own names everywhere: CONTRACT sections 10 and 13. */
 
 import { test } from "node:test";
-import { against, checkAnswer, type Row } from "./rows.ts";
-import { beside } from "./server.ts";
+import { checkAnswer, type Row } from "./rows.ts";
+import { libraryRows } from "./features/library.ts";
 
-const { request, rows } = await against({
-  title: "Library API",
-  roles: ["member", "librarian", "admin"],
-  collections: ["authors", "books", "loans", "notes", "wishes"],
-  fixtures: { author: ["authors", { name: "Author {n}" }] },
-  environment: { COLLECTIONS: beside("library"), FEATURES: "all" },
-});
+const { request, rows } = await libraryRows({}, { FEATURES: "all" });
 
 const browser = "text/html,application/xhtml+xml,*/*;q=0.8";
 const page = {

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { against, type Row } from "./rows.ts";
+import { libraryRows } from "./features/library.ts";
 import { beside, fileOf } from "./server.ts";
 
 const book = { title: "Emma", genre: "novel", isbn: "978{n}" };
@@ -44,12 +45,8 @@ const seed = {
   })),
 };
 const SEED = fileOf("seed.json", JSON.stringify(seed));
-const { forget, request, rows, run } = await against({
-  title: "Library API",
-  roles: ["member", "librarian", "admin"],
-  collections: ["authors", "books", "loans", "notes", "wishes"],
-  fixtures: {
-    author: ["authors", { name: "Author {n}" }],
+const { expect, forget, request, rows, run } = await libraryRows(
+  {
     strasse: ["authors", { name: "Strasse Σ{n}" }],
     book: ["books", book],
     work: ["books", {
@@ -71,8 +68,8 @@ const { forget, request, rows, run } = await against({
     remark: ["notes", { text: "Of a book", book_id: "{book}" }],
     user: ["users", { username: "user{n}", password: "user-password" }],
   },
-  environment: { COLLECTIONS: beside("library"), SEED },
-});
+  { SEED },
+);
 
 /** The ids, of the seed's four records, that a query finds. */
 const finds = (collection: string, query: string, ids: number[]): Row => [
@@ -485,25 +482,20 @@ rows("A private record is its owner's and the highest role's", [
 ]);
 
 test("A circle of references can be deleted", async () => {
-  const ask = async (method: string, path: string, body?: object) => {
-    const { status, json } = await request("admin", `${method} ${path}`, body);
-    return { status, id: json?.id, sequel: json?.sequel_of_id };
-  };
   const create = async (isbn: string) =>
-    (await ask("POST", "/books", { ...book, isbn })).id;
+    (await request("admin", "POST /books", { ...book, isbn })).json.id;
   const one = await create("9781234567890");
-  await ask("PATCH", `/books/${one}`, { sequel_of_id: one });
-  assert.equal((await ask("DELETE", `/books/${one}`)).status, 204);
-  const [two, three] = [
-    await create("9781234567891"),
-    await create("9781234567892"),
-  ];
-  await ask("PATCH", `/books/${two}`, { sequel_of_id: three });
-  await ask("PATCH", `/books/${three}`, { sequel_of_id: two });
-  assert.equal((await ask("DELETE", `/books/${two}`)).status, 409);
-  assert.equal((await ask("DELETE", `/books/${two}?cascade=true`)).status, 204);
-  assert.equal((await ask("GET", `/books/${three}`)).sequel, null);
-  assert.equal((await ask("DELETE", `/books/${three}`)).status, 204);
+  await expect(201, "admin", `PATCH /books/${one}`, { sequel_of_id: one });
+  await expect(204, "admin", `DELETE /books/${one}`);
+  const two = await create("9781234567891");
+  const three = await create("9781234567892");
+  await expect(201, "admin", `PATCH /books/${two}`, { sequel_of_id: three });
+  await expect(201, "admin", `PATCH /books/${three}`, { sequel_of_id: two });
+  await expect(409, "admin", `DELETE /books/${two}`);
+  await expect(204, "admin", `DELETE /books/${two}?cascade=true`);
+  const { json } = await request("admin", `GET /books/${three}`);
+  assert.equal(json.sequel_of_id, null);
+  await expect(204, "admin", `DELETE /books/${three}`);
   forget();
 });
 
@@ -515,18 +507,16 @@ test("A private record is shown to its owner alone", async () => {
   assert.deepEqual([...new Set(owners)], [json.owner_id]);
   forget();
   const url = `/notes/${json.id}`;
-  for (
-    const row of [
-      ["member", `GET ${url}`, 200],
-      ["librarian", `GET ${url}`, 40401],
-      ["admin", `GET ${url}`, 200],
-      ["member", `PATCH ${url}`, 201, {}, { changes: "" }],
-      ["librarian", `PATCH ${url}`, 40401, {}],
-      ["admin", `PATCH ${url}`, 201, {}, { changes: "" }],
-      ["librarian", `DELETE ${url}`, 40401],
-      ["member", `DELETE ${url}`, 204],
-    ] satisfies Row[]
-  ) await run(row);
+  await run(
+    ["member", `GET ${url}`, 200],
+    ["librarian", `GET ${url}`, 40401],
+    ["admin", `GET ${url}`, 200],
+    ["member", `PATCH ${url}`, 201, {}, { changes: "" }],
+    ["librarian", `PATCH ${url}`, 40401, {}],
+    ["admin", `PATCH ${url}`, 201, {}, { changes: "" }],
+    ["librarian", `DELETE ${url}`, 40401],
+    ["member", `DELETE ${url}`, 204],
+  );
 });
 
 test("Another role can oversee private records", async () => {
@@ -546,31 +536,29 @@ test("Another role can oversee private records", async () => {
   assert.match(Buffer.from(claims, "base64url").toString(), /"iss":"API"/);
   forget();
   const owner = { owner_id: other.id };
-  for (
-    const row of [
-      ["anyone", "GET /drafts", 40100],
-      ["viewer", "GET /drafts/{draft}", 40401],
-      ["viewer", "GET /drafts", 200, {
-        with: "{draft}",
-        shows: [own.json.id],
-      }],
-      ["keeper", "GET /drafts/{draft}", 200],
-      ["admin", `GET ${url}`, 200],
-      ["viewer", `PATCH ${url}`, 42200, owner, "owner_id read_only"],
-      ["viewer", `PUT ${url}`, 201, { ...own.json, text: "C" }],
-      ["keeper", `PATCH ${url}`, 201, { text: "D" }, {
-        shows: { owner_id: own.json.owner_id },
-      }],
-      ["keeper", `PUT ${url}`, 201, { text: "D", ...owner }, { shows: owner }],
-      ["viewer", `GET ${url}`, 40401],
-      ["keeper", "PUT /drafts/1", 201, { text: "E", owner_id: null }],
-      ["keeper", "PATCH /drafts/1", 201, { text: "F" }, {
-        shows: { owner_id: null },
-      }],
-      ["keeper", `DELETE ${url}`, 204],
-      ["keeper", `GET ${url}`, 41000],
-      ["viewer", `GET ${url}`, 40401],
-      ["viewer", "PATCH /user", 42200, { role: "admin" }, "role read_only"],
-    ] satisfies Row[]
-  ) await run(row);
+  await run(
+    ["anyone", "GET /drafts", 40100],
+    ["viewer", "GET /drafts/{draft}", 40401],
+    ["viewer", "GET /drafts", 200, {
+      with: "{draft}",
+      shows: [own.json.id],
+    }],
+    ["keeper", "GET /drafts/{draft}", 200],
+    ["admin", `GET ${url}`, 200],
+    ["viewer", `PATCH ${url}`, 42200, owner, "owner_id read_only"],
+    ["viewer", `PUT ${url}`, 201, { ...own.json, text: "C" }],
+    ["keeper", `PATCH ${url}`, 201, { text: "D" }, {
+      shows: { owner_id: own.json.owner_id },
+    }],
+    ["keeper", `PUT ${url}`, 201, { text: "D", ...owner }, { shows: owner }],
+    ["viewer", `GET ${url}`, 40401],
+    ["keeper", "PUT /drafts/1", 201, { text: "E", owner_id: null }],
+    ["keeper", "PATCH /drafts/1", 201, { text: "F" }, {
+      shows: { owner_id: null },
+    }],
+    ["keeper", `DELETE ${url}`, 204],
+    ["keeper", `GET ${url}`, 41000],
+    ["viewer", `GET ${url}`, 40401],
+    ["viewer", "PATCH /user", 42200, { role: "admin" }, "role read_only"],
+  );
 });

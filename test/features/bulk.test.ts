@@ -1,16 +1,11 @@
 /** Many records at a time: CONTRACT section 17, and the Idempotency-Key of section 8. */
 
 import { test } from "node:test";
-import { against, type More, type Row } from "../rows.ts";
-import { beside } from "../server.ts";
-import { book } from "./library.ts";
+import type { More, Row } from "../rows.ts";
+import { book, libraryRows } from "./library.ts";
 
-const { rows, run } = await against({
-  title: "Library API",
-  roles: ["member", "librarian", "admin"],
-  collections: ["authors", "books", "loans", "notes", "wishes"],
-  fixtures: {
-    author: ["authors", { name: "Author {n}" }],
+const { rows, run } = await libraryRows(
+  {
     book: ["books", { title: "Emma", genre: "novel", isbn: "978{n}" }],
     work: ["books", {
       title: "Work",
@@ -23,11 +18,8 @@ const { rows, run } = await against({
     remark: ["notes", { text: "Of a book", book_id: "{book}" }],
     wish: ["wishes", { title: "Wish {n}" }],
   },
-  environment: {
-    COLLECTIONS: beside("library"),
-    FEATURES: "batches,deletions,aggregates,expand,idempotency",
-  },
-});
+  { FEATURES: "batches,deletions,aggregates,expand,idempotency" },
+);
 
 const author = { name: "A{n}" };
 const none = { changes: "" };
