@@ -15,7 +15,7 @@ export interface Block {
 }
 
 /** Tests run in the root of the project. */
-export const read = (path: string): string => readFileSync(path, "utf8");
+export const read = (path: string) => readFileSync(path, "utf8");
 
 export function blocksIn(path: string): Block[] {
   return read(path).split(/^## /m).flatMap((text) => {
@@ -28,7 +28,7 @@ export function blocksIn(path: string): Block[] {
 }
 
 /** The command line under test, in the place of the installed one. */
-export const zooApi: string = [process.execPath, ...loader, main].map((word) =>
+export const zooApi = [process.execPath, ...loader, main].map((word) =>
   `'${word}'`
 ).join(" ");
 
@@ -36,7 +36,7 @@ export const zooApi: string = [process.execPath, ...loader, main].map((word) =>
 export async function shell(
   script: string,
   environment: Environment = {},
-): Promise<string> {
+) {
   const words = ["900", "bash", "-euo", "pipefail", "-c", script];
   const env = { ...process.env, NODE_V8_COVERAGE: "", ...environment };
   const ended = run("timeout", words, { env });
@@ -48,7 +48,7 @@ export async function shell(
 export async function responsesTo(
   script: string,
   environment: Environment,
-): Promise<string[]> {
+) {
   const output = await shell(
     script.replace(/^# (\d{3}): .*$/gm, "printf '\\n=====$1 \\n'")
       .replaceAll("curl -i", "curl -is"),
@@ -63,7 +63,7 @@ export async function responsesTo(
 }
 
 /** Checks that the files and headings to which a document links are there. */
-export function checkLinks(path: string): void {
+export function checkLinks(path: string) {
   for (const [, link = ""] of read(path).matchAll(/\]\(([^)\s]+)\)/g)) {
     if (/^https?:/.test(link)) continue;
     const [file, heading] = link.split("#");

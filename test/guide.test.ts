@@ -21,7 +21,7 @@ const machine = temporaryFolder();
 const done = new Set<Block>();
 
 /** Returns the block that begins with a text, with the paths of this machine. */
-function blockOf(beginning: string): string {
+function blockOf(beginning: string) {
   const [block, ...others] = blocks.filter(({ text }) =>
     text.startsWith(beginning)
   );
@@ -37,13 +37,13 @@ function blockOf(beginning: string): string {
     .replaceAll(/(?<=[= ])%d/g, join(machine, "credentials"));
 }
 
-function write(path: string, text: string, mode = 0o600): void {
+function write(path: string, text: string, mode = 0o600) {
   mkdirSync(dirname(join(machine, path)), { recursive: true });
   writeFileSync(join(machine, path), text, { mode });
 }
 
 /** Starts what a unit starts, and waits until it listens. */
-function start(unit: string, log: string): string {
+function start(unit: string, log: string) {
   const command = /^ExecStart=(\/.*)$/m.exec(unit)?.[1];
   assert.ok(command);
   return `(exec env PORT=0 ${command} > ${log}) & server=$!

@@ -1,16 +1,10 @@
 /** A browser gets a page, programs get JSON, and a declared API has its own names everywhere: CONTRACT sections 10 and 13. */
 
 import { test } from "node:test";
-import { against, checkAnswer, type Row } from "./rows.ts";
-import { beside } from "./server.ts";
+import { checkAnswer, type Row } from "./rows.ts";
+import { libraryRows } from "./features/library.ts";
 
-const { request, rows } = await against({
-  title: "Library API",
-  roles: ["member", "librarian", "admin"],
-  collections: ["authors", "books", "loans", "notes", "wishes"],
-  fixtures: { author: ["authors", { name: "Author {n}" }] },
-  environment: { COLLECTIONS: beside("library"), FEATURES: "all" },
-});
+const { request, rows } = await libraryRows({}, { FEATURES: "all" });
 
 const browser = "text/html,application/xhtml+xml,*/*;q=0.8";
 const page = {
@@ -24,14 +18,12 @@ const shows = (path: string, status: number, Accept = browser): Row => [
   "anyone",
   `GET ${path}`,
   status,
-  undefined,
   { headers: { Accept }, has: page, shows: /^<!DOCTYPE html>/i },
 ];
 const json = (path: string, Accept: string): Row => [
   "anyone",
   `GET ${path}`,
   200,
-  undefined,
   { headers: { Accept }, has: { Vary: /\bAccept\b/ }, shows: /^[[{]/ },
 ];
 rows("A browser gets a page for every address", [
@@ -41,7 +33,7 @@ rows("A browser gets a page for every address", [
   shows("/authors/999999", 404),
   shows("/nowhere", 404),
   shows("/users", 401),
-  ["anyone", "GET /authors/", 308, undefined, { headers: { Accept: browser } }],
+  ["anyone", "GET /authors/", 308, { headers: { Accept: browser } }],
   ["member", "POST /authors", 40300, {}, { headers: { Accept: browser } }],
 ]);
 rows("A program gets JSON where it prefers that", [
@@ -58,10 +50,10 @@ rows("A program gets JSON where it prefers that", [
   json("//health", ""),
 ]);
 rows("A library has its own names in every feature", [
-  ["anyone", "GET //docs", 200, undefined, {
+  ["anyone", "GET //docs", 200, {
     shows: { errors: { 40000: /./, 42200: /./, 50303: /./ } },
   }],
-  ["anyone", "GET /openapi.json", 200, undefined, {
+  ["anyone", "GET /openapi.json", 200, {
     shows: { info: { title: "Library API" } },
   }],
 ]);

@@ -39,7 +39,7 @@ async function serving(
   words: string[],
   environment: NodeJS.ProcessEnv,
   work: (origin: string) => Promise<void>,
-): Promise<void> {
+) {
   const server = start(command, words, {
     env: { PATH, PORT: "0", ...environment },
     cwd: environment["PWD"] ?? folder,

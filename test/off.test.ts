@@ -100,8 +100,8 @@ const all = [...new Set(rows.map(([feature]) => feature))];
 /** Starts a server with these features, and compares what the rows say, or those of some features. */
 async function check(
   features: string[],
-  rowsOf: string[] = all,
-): Promise<void> {
+  rowsOf = all,
+) {
   const FEATURES = features.join() || "none";
   const environment: Environment = Object.assign(
     { FEATURES, SEED },

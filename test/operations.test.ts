@@ -39,7 +39,7 @@ type Step = [
 async function run(
   environment: Environment,
   steps: Step[],
-): Promise<void> {
+) {
   for (const [words, exit, expected, input] of steps) {
     const output = await outputOf(words.split(" "), environment, exit, input);
     if (typeof expected === "string") assert.equal(output, expected, words);

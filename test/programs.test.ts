@@ -45,7 +45,7 @@ await once(line, "listening");
 const api = `http://127.0.0.1:${Object(line.address()).port}/v1`;
 
 /** Writes the program that has some words, and returns its path. */
-function write(words: string, name: string, last = ""): string {
+function write(words: string, name: string, last = "") {
   const [program, ...others] = programs.filter(({ text }) =>
     text.includes(words)
   );
@@ -66,7 +66,7 @@ await send(server.origin, "/v1/users", {
   body: { ...kim, role: "keeper" },
 });
 
-async function until(isTrue: () => boolean): Promise<void> {
+async function until(isTrue: () => boolean) {
   while (!isTrue()) await new Promise((resolve) => setTimeout(resolve, 20));
 }
 
@@ -154,10 +154,9 @@ for (const [name, requests] of Object.entries(examples)) {
   test(`The example ${name} keeps its promise`, async () => {
     const COLLECTIONS = `data/${name}/${name}.mjs`;
     const { origin } = await serve({ COLLECTIONS, FEATURES: "all" });
-    const { request } = clientsOf(() => origin);
+    const { expect } = clientsOf(() => origin);
     for (const [who, line, status, body] of requests) {
-      const answer = await request(who, line, body);
-      assert.equal(answer.status, status, answer.text);
+      await expect(status, who, line, body);
     }
   });
 }

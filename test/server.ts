@@ -20,16 +20,16 @@ import { setTimeout as delay } from "node:timers/promises";
 const extension = extname(import.meta.filename);
 
 /** Returns the path of a module beside the tests, in the form in which they run. */
-export const beside = (name: string): string =>
+export const beside = (name: string) =>
   join(import.meta.dirname, `${name}${extension}`);
 
 /** The entry point under test: another one by `SERVER=path/to/main.ts`. */
 export const main = process.env["SERVER"] ?? beside("../src/main");
 /** What Node.js needs to run a module in that form. */
-export const loader: string[] = main.endsWith(".ts") ? ["--import=tsx"] : [];
+export const loader = main.endsWith(".ts") ? ["--import=tsx"] : [];
 
 /** Returns the options of Node.js that load a module beside the tests before the program. */
-export const preload = (name: string): string =>
+export const preload = (name: string) =>
   [...loader, `--import=${beside(name)}`].join(" ");
 
 /** A secret that is easily recognized in any response. */
@@ -44,7 +44,7 @@ for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"]) {
 export type Environment = Record<string, string>;
 
 /** Creates a folder that is removed with this process. */
-export function temporaryFolder(): string {
+export function temporaryFolder() {
   const folder = mkdtempSync(join(tmpdir(), "rows-"));
   process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
   return folder;
@@ -54,7 +54,7 @@ export function temporaryFolder(): string {
 export function fileOf(
   name: string,
   text: string,
-  folder: string = temporaryFolder(),
+  folder = temporaryFolder(),
 ): string {
   const path = join(folder, name);
   writeFileSync(path, text);
@@ -62,7 +62,7 @@ export function fileOf(
 }
 
 /** Returns a folder that is a copy of another one. */
-export function copyOf(folder: string): string {
+export function copyOf(folder: string) {
   const copy = join(temporaryFolder(), "store");
   cpSync(folder, copy, { recursive: true });
   chmodSync(copy, 0o700); // Node.js 22 does not copy modes
@@ -70,7 +70,7 @@ export function copyOf(folder: string): string {
 }
 
 /** Returns the environment of a server whose clock is some time ahead. */
-export const ahead = (ms: number): Environment => ({
+export const ahead = (ms: number) => ({
   LATER: String(ms),
   NODE_OPTIONS: preload("later"),
 });
@@ -150,7 +150,7 @@ export async function outputOf(
   environment: Environment = {},
   exit = 0,
   input?: string,
-): Promise<string> {
+) {
   const run = launch(words, { PORT: "0", ...environment }, input);
   const end = await Promise.race([run.exit, run.ready.catch(() => run.exit)]);
   run.child.kill();
@@ -171,7 +171,7 @@ function hold(
 export async function stop(
   run: ReturnType<typeof launch>,
   signal: NodeJS.Signals | 0 = "SIGTERM",
-): Promise<number | null> {
+) {
   hold(run, "ref");
   run.child.kill(signal);
   return await run.exit;
@@ -296,19 +296,14 @@ export function clientsOf(
 ) {
   const tokens = new Map([["anyone", Promise.resolve("")]]);
 
-  const enter = async (username: string): Promise<string> => {
+  const enter = async (username: string) => {
     const password = `${username}-password`;
     if (username !== "admin") {
       const body = { username, role: username.replace(/\d+$/, ""), password };
-      const { status, text } = await request("admin", "POST /users", body);
-      assert.equal(status, 201, text);
+      await expect(201, "admin", "POST /users", body);
     }
-    const { status, json } = await request("anyone", "POST /authorizations", {
-      username,
-      password,
-      ...form,
-    });
-    assert.equal(status, 201);
+    const body = { username, password, ...form };
+    const { json } = await expect(201, "anyone", "POST /authorizations", body);
     return json.token;
   };
 
@@ -338,5 +333,21 @@ export function clientsOf(
       headers: { ...credentials, ...headers },
     });
   };
-  return { tokens, tokenOf, request };
+  /** Sends a request, and checks its status, or its error code if that is given. */
+  const expect = async (
+    outcome: number,
+    ...sent: Parameters<typeof request>
+  ) => {
+    const answer = await request(...sent);
+    const { status, json, text } = answer;
+    const found = outcome > 999 ? json?.errorCode : status;
+    assert.equal(found, outcome, `${sent.slice(0, 2)}: ${text}`);
+    return answer;
+  };
+  /** Returns how many records a list has for the admin. */
+  const count = async (path: string) => {
+    const { headers } = await expect(200, "admin", `GET ${path}`);
+    return Number(headers["x-total-count"]);
+  };
+  return { tokens, tokenOf, request, expect, count };
 }

@@ -42,6 +42,6 @@ export const token = new RegExp(
 );
 
 /** Returns the tokens of a file, without its comments: the measure of size that does not change with the width of a line. */
-export function tokensOf(text: string): string[] {
+export function tokensOf(text: string) {
   return (text.match(token) ?? []).filter((each) => !/^\/[/*]/.test(each));
 }

@@ -75,7 +75,7 @@ export function launchChromium() {
     });
 
   /** Opens a tab with a storage of its own. */
-  const createTab = async (): Promise<Tab> => {
+  const createTab = async () => {
     const { browserContextId } = await send("Target.createBrowserContext");
     const url = "about:blank";
     const created = await send("Target.createTarget", {

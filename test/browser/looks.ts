@@ -31,7 +31,7 @@ export const paths = [
 ];
 
 /** Fails if the page is wider than the window. */
-async function checkWidth(tab: Tab, path: string): Promise<void> {
+async function checkWidth(tab: Tab, path: string) {
   const wide = await tab.run(() =>
     [document.documentElement, document.body, document.querySelector("main")]
       .filter((each) => each && each.scrollWidth > each.clientWidth + 1)

@@ -78,7 +78,7 @@ export class Tab {
     return await this.driver.run(expression) as Awaited<Value>;
   }
 
-  async open(url: string, ...seen: Seen): Promise<void> {
+  async open(url: string, ...seen: Seen) {
     // What an earlier test has typed may go.
     await this.run(() =>
       document.querySelector("#editing")?.classList.remove("typed")
@@ -90,25 +90,25 @@ export class Tab {
   }
 
   /** Marks the view that is left, as a browser may show it for a while. */
-  async leave(): Promise<void> {
+  async leave() {
     await this.run(() =>
       document.querySelector("main")?.setAttribute("aria-busy", "true")
     );
   }
 
   /** Waits until a view is complete. */
-  arrive(): Promise<void> {
+  arrive() {
     return this.sees(/./, "main:not([aria-busy]) h1");
   }
 
-  async goBack(steps = 1): Promise<void> {
+  async goBack(steps = 1) {
     await this.leave();
     await this.run((steps) => history.go(-steps), steps);
     await this.arrive();
   }
 
   /** Clicks an element by what it says, or by a selector, and waits for a text if one is expected. */
-  async click(name: string, ...seen: Seen): Promise<void> {
+  async click(name: string, ...seen: Seen) {
     await until(
       () =>
         this.run((name) => {
@@ -123,7 +123,7 @@ export class Tab {
   }
 
   /** Replaces what is in a field. */
-  async type(selector: string, text: string): Promise<void> {
+  async type(selector: string, text: string) {
     await until(() =>
       this.run(
         (selector, text) => {
@@ -143,7 +143,7 @@ export class Tab {
   }
 
   /** The text of the first element that can be seen; empty if there is none. */
-  text(selector = "body"): Promise<string> {
+  text(selector = "body") {
     return this.run(
       (selector) => locate(selector)?.innerText ?? "",
       selector,
@@ -151,7 +151,7 @@ export class Tab {
   }
 
   /** Waits for a text. */
-  async sees(...[expected = "", selector = "body"]: Seen): Promise<void> {
+  async sees(...[expected = "", selector = "body"]: Seen) {
     let text = "";
     await until(
       async () => {
@@ -164,7 +164,7 @@ export class Tab {
     );
   }
 
-  async signIn(): Promise<void> {
+  async signIn() {
     await this.click("Sign in");
     await this.type("#sign-in [name=username]", "admin");
     await this.type("#sign-in [name=password]", password);
@@ -173,7 +173,7 @@ export class Tab {
   }
 
   /** What is in a field. */
-  value(selector: string): Promise<string> {
+  value(selector: string) {
     return this.run(
       (selector) =>
         document.querySelector<HTMLInputElement>(selector)?.value ?? "",
@@ -182,18 +182,18 @@ export class Tab {
   }
 
   /** The id of what has the focus, or its text. */
-  focused(): Promise<string> {
+  focused() {
     return this.run(() =>
       document.activeElement?.id || document.activeElement?.textContent || ""
     );
   }
 
-  address(): Promise<string> {
+  address() {
     return this.run(() => location.href.slice(location.origin.length));
   }
 
   /** Answers the questions of the page from now on; the element `asked` counts them. */
-  async answer(yes: boolean): Promise<void> {
+  async answer(yes: boolean) {
     await this.run((yes) => {
       const counter = document.createElement("p");
       counter.id = "asked";

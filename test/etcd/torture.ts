@@ -57,7 +57,7 @@ let last = 0;
 let longest = 0;
 
 /** Writes one text after the other. */
-async function write(server: Server): Promise<void> {
+async function write(server: Server) {
   for (;; await delay(10)) {
     const text = `${count++}`.padEnd(1000, "x");
     const { status } = await send(server.run.origin, "/v1/notes", {
@@ -73,7 +73,7 @@ async function write(server: Server): Promise<void> {
 }
 
 /** Reads how many there are: at least those that were acknowledged, or shown, before it asked. */
-async function read({ run }: Server): Promise<void> {
+async function read({ run }: Server) {
   const before = Math.max(acknowledged.length, shown);
   const response = await send(run.origin, "/v1/notes").catch(() => undefined);
   if (response?.status !== 200) return;

@@ -4,15 +4,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { book, startLibrary } from "./library.ts";
 
-const { request, restart } = await startLibrary({
+const { request, restart, expect, count } = await startLibrary({
   FEATURES: "batches,deletions,idempotency",
 });
 
-/** Returns how many records a list has. */
-const count = async (path: string) => {
-  const { headers } = await request("admin", `GET ${path}`);
-  return Number(headers["x-total-count"]);
-};
 /** Returns the response; undefined if the server was killed before. */
 const attempt = (...sent: Parameters<typeof request>) =>
   request(...sent).catch(() => undefined);
@@ -37,7 +32,7 @@ test("Batches, cascades and keys are whole over crashes", async () => {
       book_id: id + at,
       due_on: "2026-01-01",
     }));
-    assert.equal((await request("admin", "POST /loans", loans)).status, 201);
+    await expect(201, "admin", "POST /loans", loans);
     const before = await count("/authors?name:starts=batch");
     const authors = numbers(500).map((at) => ({
       name: `Batch ${round} ${at}`,

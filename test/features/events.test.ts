@@ -12,7 +12,7 @@ const library = await startLibrary({
   FEATURES: "events,batches,imports,deletions",
   ...environment,
 });
-const { request, tokenOf, server } = library;
+const { request, expect, tokenOf, server } = library;
 
 type Event = [
   name: string,
@@ -63,7 +63,7 @@ async function follow(who: string, last?: string, origin = server.origin) {
       return events.shift();
     },
     /** Returns the events that come before that of an author who is created now. */
-    before: async (): Promise<Event[]> => {
+    before: async () => {
       const name = `${who} ${stream.id} ${count++}`;
       await request("librarian", "POST /authors", { name });
       for (;;) {
@@ -87,20 +87,14 @@ const names = (events: Event[]) =>
 
 describe("Events", { timeout: 600_000 }, () => {
   test("are for users, as text/event-stream", async () => {
-    const rows: [string, string, number, object?][] = [
-      ["anyone", "GET /events", 40100],
-      ["anyone", "HEAD /events", 401],
-      ["member", "GET /events?x=1", 40003],
-      ["member", "GET /events", 40600, { Accept: "application/json" }],
-      ["librarian", "POST /events", 40500],
-      ["member", "HEAD /events", 200],
-    ];
-    for (const [who, line, outcome, headers = {}] of rows) {
-      const { status, json } = await request(who, line, undefined, {
-        ...headers,
-      });
-      assert.equal(json?.errorCode ?? status, outcome, line);
-    }
+    await expect(40100, "anyone", "GET /events");
+    await expect(401, "anyone", "HEAD /events");
+    await expect(40003, "member", "GET /events?x=1");
+    await expect(40600, "member", "GET /events", undefined, {
+      Accept: "application/json",
+    });
+    await expect(40500, "librarian", "POST /events");
+    await expect(200, "member", "HEAD /events");
     const stream = await follow("member");
     assert.equal(stream.status, 200);
     assert.equal(stream.headers["content-type"], "text/event-stream");
@@ -313,10 +307,7 @@ describe("Events", { timeout: 600_000 }, () => {
         (_, each) => ({ name: `Many ${at} ${each}` }),
       );
     for (let at = 0; at < 10; at++) {
-      assert.equal(
-        (await request("librarian", "POST /authors", batch(at))).status,
-        201,
-      );
+      await expect(201, "librarian", "POST /authors", batch(at));
     }
     const stream = await follow("member", before.id);
     assert.equal((await stream.before()).length, 10_000);

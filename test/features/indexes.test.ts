@@ -93,7 +93,7 @@ const columns = [
 ] as const;
 
 /** Returns the parameters of a list, such as `kind=a&sortby=name`. */
-function query(): string {
+function query() {
   const chosen = Array.from(
     { length: below(4) },
     () => pick([conditions[0] as () => string, ...conditions])(),

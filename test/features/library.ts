@@ -10,15 +10,16 @@ import {
   stop,
   temporaryFolder,
 } from "../server.ts";
+import { against } from "../rows.ts";
 import { join } from "node:path";
 import process from "node:process";
 
 export const ndjson = { "Content-Type": "application/x-ndjson" };
 
-export const linesOf = (records: object[]): string =>
+export const linesOf = (records: object[]) =>
   records.map((record) => `${JSON.stringify(record)}\n`).join("");
 
-export const book = (at: number, more: object = {}): object => ({
+export const book = (at: number, more: object = {}) => ({
   title: `Book ${at}`,
   genre: "novel",
   isbn: `978${String(at).padStart(10, "0")}`,
@@ -44,6 +45,19 @@ interface Task {
   }[];
 }
 
+/** Runs rows against the library, with fixtures beside an author. */
+export const libraryRows = (
+  fixtures: Parameters<typeof against>[0]["fixtures"],
+  environment: Environment,
+) =>
+  against({
+    title: "Library API",
+    roles: ["member", "librarian", "admin"],
+    collections: ["authors", "books", "loans", "notes", "wishes"],
+    fixtures: { author: ["authors", { name: "Author {n}" }], ...fixtures },
+    environment: { COLLECTIONS: beside("library"), ...environment },
+  });
+
 /** Starts a server; users are named like a role, perhaps with a number. */
 export async function startLibrary(environment: Environment) {
   const options = {
@@ -52,14 +66,13 @@ export async function startLibrary(environment: Environment) {
     ...environment,
   };
   let server = await serve(options);
-  const { request, tokenOf } = clientsOf(() => server.origin, {
-    expires_in: 1e6,
-  });
+  const form = { expires_in: 1e6 };
+  const clients = clientsOf(() => server.origin, form);
+  const { expect } = clients;
 
   return {
     options,
-    request,
-    tokenOf,
+    ...clients,
     get server() {
       return server;
     },
@@ -81,16 +94,10 @@ export async function startLibrary(environment: Environment) {
       lines: string,
       headers: Record<string, string> = {},
     ) {
-      const sent = { ...ndjson, ...headers };
-      const { status, json, text, headers: { location } } = await request(
-        who,
-        `POST ${path}`,
-        lines,
-        sent,
-      );
-      assert.equal(status, 202, text);
-      assert.equal(location, json.url);
-      return await ended(who, json.id);
+      const sent = [lines, { ...ndjson, ...headers }];
+      const answer = await expect(202, who, `POST ${path}`, ...sent);
+      assert.equal(answer.headers["location"], answer.json.url);
+      return await ended(who, answer.json.id);
     },
     ended,
   };
@@ -98,8 +105,7 @@ export async function startLibrary(environment: Environment) {
   /** Returns a task once it has ended. */
   async function ended(who: string, id: number): Promise<Task> {
     for (;;) {
-      const { json, status, text } = await request(who, `GET /tasks/${id}`);
-      assert.equal(status, 200, text);
+      const { json } = await expect(200, who, `GET /tasks/${id}`);
       if (json.status !== "queued" && json.status !== "running") return json;
       await new Promise((resolve) => setTimeout(resolve, 20));
     }

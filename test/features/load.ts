@@ -33,7 +33,8 @@ export const start = (mebibytes: string, name = "store") => ({
 /** Starts a server, and returns what sends requests as admin. */
 export async function open(...[mebibytes, name]: Parameters<typeof start>) {
   const server = await serve(start(mebibytes, name));
-  const { request } = clientsOf(() => server.origin);
+  const clients = clientsOf(() => server.origin);
+  const { request } = clients;
   const create = (note_id: number | null = null) =>
     request("admin", "POST /notes", { text: "a".repeat(150_000), note_id });
   /** Creates records on eight connections until there is no room. */
@@ -46,7 +47,7 @@ export async function open(...[mebibytes, name]: Parameters<typeof start>) {
       }
     }));
   const health = async () => (await request("admin", "GET //health")).json;
-  return { server, request, create, fill, health };
+  return { server, ...clients, create, fill, health };
 }
 
 const paths = [
@@ -71,27 +72,14 @@ export function besiege(origin: string, localAddress = "127.0.0.1") {
   });
 }
 
-type Opened = Awaited<ReturnType<typeof open>>;
-
-/** Returns what sends a request that must succeed. */
-export function expecting({ request }: Opened) {
-  return async (status: number, line: string, body?: object) => {
-    const answer = await request("admin", line, body);
-    assert.equal(answer.status, status, `${line}: ${answer.text}`);
-    return answer.json;
-  };
-}
-
 const several = (count: number, client: (at: number) => Promise<void>) =>
   Promise.all(Array.from({ length: count }, (_, at) => client(at)));
 
 /** Besieges servers with several heaps again and again; ordinary clients must notice nothing. */
-export async function siege(rounds: number): Promise<void> {
+export async function siege(rounds: number) {
   const heaps = process.env["HEAPS"] ?? "64,100,700";
   for (const mebibytes of heaps.split(",")) {
-    const opened = await open(mebibytes, mebibytes);
-    const { server, create, fill } = opened;
-    const expect = expecting(opened);
+    const { server, create, fill, expect } = await open(mebibytes, mebibytes);
     let round = 0;
     const work = async () => {
       await create();
@@ -103,12 +91,16 @@ export async function siege(rounds: number): Promise<void> {
           const path = `/notes/${client + 2}`;
           for (let count = 10; count < 35; count++) {
             // Nothing that waits for a turn, which takes long on a slow machine.
-            await expect(200, "GET /notes?limit=3&fields=note_id");
-            await expect(201, `PATCH ${path}`, { text: `${count}` });
-            await expect(200, `GET ${path}`);
+            await expect(200, "admin", "GET /notes?limit=3&fields=note_id");
+            await expect(201, "admin", `PATCH ${path}`, { text: `${count}` });
+            await expect(200, "admin", `GET ${path}`);
           }
           assert.equal((await signIn(server.origin)).status, 201);
-          await expect(204, `DELETE /notes/${10 + 4 * round + client}`);
+          await expect(
+            204,
+            "admin",
+            `DELETE /notes/${10 + 4 * round + client}`,
+          );
           const { status, json } = await create(1);
           assert.equal(json.errorCode ?? status, status === 201 ? 201 : 50303);
         });
@@ -126,18 +118,19 @@ export async function siege(rounds: number): Promise<void> {
 }
 
 /** Lets 256 clients work as they do every day; nobody is refused. */
-export async function ordinary(rounds: number): Promise<void> {
-  const opened = await open("700", "ordinary");
-  const expect = expecting(opened);
+export async function ordinary(rounds: number) {
+  const { server, expect } = await open("700", "ordinary");
   await several(256, async (client) => {
     for (let round = 0; round < rounds; round++) {
       const text = `Note ${client}`;
-      const { url } = await expect(201, "POST /notes", { text });
-      await expect(200, `GET /${url}`);
-      await expect(201, `PATCH /${url}`, { text: `${text} again` });
-      await expect(200, `GET /notes?text:contains=${client}&limit=5`);
-      await expect(204, `DELETE /${url}`);
+      const { json } = await expect(201, "admin", "POST /notes", { text });
+      await expect(200, "admin", `GET /${json.url}`);
+      await expect(201, "admin", `PATCH /${json.url}`, {
+        text: `${text} again`,
+      });
+      await expect(200, "admin", `GET /notes?text:contains=${client}&limit=5`);
+      await expect(204, "admin", `DELETE /${json.url}`);
     }
   });
-  await stop(opened.server);
+  await stop(server);
 }

@@ -5,12 +5,10 @@ import { once } from "node:events";
 import { connect } from "node:net";
 import { test } from "node:test";
 import { fileOf, outputOf, send, signIn, stop } from "../server.ts";
-import { besiege, expecting, open, start } from "./load.ts";
+import { besiege, open, start } from "./load.ts";
 
 test("A full memory refuses what grows and serves all else", async () => {
-  const opened = await open("64");
-  const { server, create, fill, health } = opened;
-  const expect = expecting(opened);
+  const { server, expect, create, fill, health } = await open("64");
   assert.equal((await create()).status, 201);
   assert.equal((await health()).status, "ok");
   await fill();
@@ -18,17 +16,17 @@ test("A full memory refuses what grows and serves all else", async () => {
   assert.equal(status, "memory-full");
   assert.ok(used > limit * 0.9 && limit < 64 << 20);
   assert.equal((await signIn(server.origin)).status, 201);
-  await expect(200, "GET /notes/1");
+  await expect(200, "admin", "GET /notes/1");
   const longer = { text: "a".repeat(160_000) };
-  await expect(503, "PATCH /notes/2", longer);
-  await expect(201, "PATCH /notes/2", { text: "a" });
+  await expect(503, "admin", "PATCH /notes/2", longer);
+  await expect(201, "admin", "PATCH /notes/2", { text: "a" });
   const sockets = besiege(server.origin);
   for (let count = 0; count < 40; count++) {
-    await expect(200, "GET /notes?limit=3");
+    await expect(200, "admin", "GET /notes?limit=3");
   }
   for (const socket of sockets) socket.destroy();
   for (let id = 3; id < 14; id++) {
-    await expect(204, `DELETE /notes/${id}`);
+    await expect(204, "admin", `DELETE /notes/${id}`);
   }
   assert.equal((await create()).status, 201);
   assert.equal((await health()).status, "ok");
@@ -37,14 +35,11 @@ test("A full memory refuses what grows and serves all else", async () => {
 });
 
 test("A full store starts, and many exports at once do not fill it", async () => {
-  const { server, request, health } = await open("64");
+  const { server, count, health } = await open("64");
   assert.match(server.output, /the records take \d+ MiB of \d+ MiB/);
   const { memory: { used, limit } } = await health();
   assert.ok(used > limit * 0.9);
-  const { headers: { "x-total-count": total } } = await request(
-    "admin",
-    "GET /notes?limit=1",
-  );
+  const total = await count("/notes?limit=1");
   const { port, hostname } = new URL(server.origin);
   const headers = { Accept: "application/x-ndjson" };
   /** Asks for an export, and does not read it. */
@@ -59,7 +54,7 @@ test("A full store starts, and many exports at once do not fill it", async () =>
   const begun = await Promise.all(Array.from({ length: 32 }, begin));
   for (const socket of begun) socket.destroy();
   const { text } = await send(server.origin, "/v1/notes", { headers });
-  assert.equal(text.split("\n").length, Number(total) + 1);
+  assert.equal(text.split("\n").length, total + 1);
   assert.equal(await stop(server), 0);
   await outputOf(["repair"], start("64")); // takes less than a server
 });

@@ -22,7 +22,7 @@ const shown = (value: Value) =>
     1,
   );
 
-async function model(): Promise<void> {
+async function model() {
   const { request, restart, ended } = await startLibrary({ FEATURES: "all" });
   const users: Value[] = ["anyone", "admin", "librarian", "member"]
     .map((username, id) => ({ username, id, role: username }));

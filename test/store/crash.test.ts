@@ -36,7 +36,7 @@ async function run(
   model: Model,
   random: Random,
   what = "",
-): Promise<void> {
+) {
   const store = await open(disk).catch(() => undefined);
   if (!store) return;
   model.restart(textOf(store.tables), what);
@@ -59,7 +59,7 @@ async function judge(
   disk: Disk,
   possible: string[],
   what: string,
-): Promise<void> {
+) {
   const store = await open(disk).catch((error) =>
     assert.fail(`${what}: ${error.stack}`)
   );
@@ -82,7 +82,7 @@ async function judge(
 }
 
 /** Runs some lives of a store, the first with a fault at an operation, and judges what each may leave at its end and at some moments before. */
-async function crash(faults: string[], at: number): Promise<number> {
+async function crash(faults: string[], at: number) {
   const random = randomOf(seed * 1000 + at);
   const model = new Model();
   let disk = new Disk();

@@ -31,7 +31,7 @@ interface Inode {
 type Names = ReadonlyMap<string, Inode>;
 
 /** What happens to an operation: the end of the process in its midst, an error, a write that is cut short. */
-export const faults: string[] = [
+export const faults = [
   "kill",
   "EIO",
   "EROFS",
@@ -327,7 +327,7 @@ function change(
 }
 
 /** Returns a sector, with zeros after the end. */
-function sectorOf(bytes: Buffer, at: number): string {
+function sectorOf(bytes: Buffer, at: number) {
   const sector = bytes.toString("latin1", at, at + sectorBytes);
   return sector.padEnd(sectorBytes, "\0");
 }
@@ -340,7 +340,7 @@ function compose(length: number, sectorAt: (at: number) => string): Buffer {
 }
 
 /** Returns all that a store holds, as text. */
-export function textOf(tables: ReadonlyMap<string, Table>): string {
+export function textOf(tables: ReadonlyMap<string, Table>) {
   const state = Array.from(tables.values(), ({ name, lastId, rows }) => [
     name,
     lastId,
@@ -360,7 +360,7 @@ export class Model {
   isFailed = false;
 
   /** Runs a transaction, and notes what became of it. */
-  async run(store: Store, mutations: Mutation[]): Promise<void> {
+  async run(store: Store, mutations: Mutation[]) {
     let seq: number;
     try {
       seq = store.transact(1, mutations);
