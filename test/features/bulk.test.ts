@@ -15,6 +15,7 @@ const { rows, run } = await libraryRows(
     }],
     loan: ["loans", { book_id: "{book}", due_on: "2026-01-01" }],
     note: ["notes", { text: "Mine" }],
+    given: ["notes", { text: "Given", note_id: "{note}", owner_id: 2 }],
     remark: ["notes", { text: "Of a book", book_id: "{book}" }],
     wish: ["wishes", { title: "Wish {n}" }],
   },
@@ -190,16 +191,13 @@ rows("A deletion by filter takes all that match or none", [
   }],
 ]);
 
-rows("A reference to a record of another user is not expanded", [
-  ["admin", "POST /notes", 201, {
-    text: "Given",
-    note_id: "{note}",
-    owner_id: 2,
-  }],
-  ["admin", "GET /notes?text=Given&expand=note", 200, {
+rows("A reference to a record of another user stays, and is not expanded", [
+  ["member", "PATCH /notes/{given}", 201, { slug: "changed" }],
+  ["admin", "GET /notes?text=Given&slug=null&expand=note", 200, {
+    with: "{given}",
     shows: [{ owner_id: 2, note: { text: "Mine" } }],
   }],
-  ["member", "GET /notes?text=Given&expand=note", 200, {
+  ["member", "GET /notes?text=Given&slug=null&expand=note", 200, {
     shows: [{ owner_id: 2, note: null }],
   }],
 ]);

@@ -191,6 +191,7 @@ await prove(
       next.capacity = Infinity;
       assert.equal(await fill(again), 0);
       await again.close();
+      assert.ok(next.names.size <= 5); // older files are gone
     }
   },
 );
