@@ -134,6 +134,7 @@ const found: RegExp[] = [
   /a\.thirteen: .*_id/,
   /a\.fourteen: maxLength is 0/,
   /a\.fifteen: .*different/,
+  /a\.sixteen_id: a reference has no default/,
   /collections\[4\]: properties/,
   /b\.keep: days is undefined/,
   /e: private.*keepers/,

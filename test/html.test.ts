@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { checkAnswer, type Row } from "./rows.ts";
 import { libraryRows } from "./features/library.ts";
 
-const { request, rows } = await libraryRows({}, { FEATURES: "all" });
+const { request, expect, rows } = await libraryRows({}, { FEATURES: "all" });
 
 const browser = "text/html,application/xhtml+xml,*/*;q=0.8";
 const page = {
@@ -57,6 +57,10 @@ rows("A library has its own names in every feature", [
     shows: { info: { title: "Library API" } },
   }],
 ]);
+test("A browser that has the page is not sent it again", async () => {
+  const headers = { Accept: browser, "If-None-Match": "*" };
+  await expect(304, "anyone", "GET /authors", undefined, headers);
+});
 test("A library has its own names in its metrics", async () => {
   const type = "text/plain; version=0.0.4; charset=utf-8";
   checkAnswer(await request("admin", "GET //metrics"), "Library API", type);

@@ -189,7 +189,10 @@ describe("Commands", { concurrency: 2 }, () => {
     );
     const environment = {
       DATA_DIR: at("teas", "store"),
-      COLLECTIONS: file("less.mjs", declaration("")),
+      COLLECTIONS: file(
+        "less.mjs",
+        declaration(', note: optional(string({ maxLength: 9, stored: "n" }))'),
+      ),
       FEATURES: "evolution",
     };
     const server = await serve({ ...environment, COLLECTIONS: whole });

@@ -193,11 +193,14 @@ rows("A deletion by filter takes all that match or none", [
 
 rows("A reference to a record of another user stays, and is not expanded", [
   ["member", "PATCH /notes/{given}", 201, { slug: "changed" }],
-  ["admin", "GET /notes?text=Given&slug=null&expand=note", 200, {
+  ["member", "PUT /notes/{given}", 201, { text: "Given", note_id: "{note}" }, {
+    changes: "",
+  }],
+  ["admin", "GET /notes?text=Given&slug=null&limit=1&expand=note", 200, {
     with: "{given}",
     shows: [{ owner_id: 2, note: { text: "Mine" } }],
   }],
-  ["member", "GET /notes?text=Given&slug=null&expand=note", 200, {
+  ["member", "GET /notes?text=Given&slug=null&limit=1&expand=note", 200, {
     shows: [{ owner_id: 2, note: null }],
   }],
 ]);

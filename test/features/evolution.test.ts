@@ -245,6 +245,8 @@ test("A default that changes does not change stored records", async () => {
       kind: "a",
     });
     assert.deepEqual(json.language, mine);
+    const { json: same } = await request("admin", "PATCH /books/2", {});
+    assert.equal(same.updated_at, same.created_at);
     if (typeof expected === "string") {
       assert.ok(await count(`/books?language=${expected}`) >= 24);
       const path = `/books?language:ne=${expected}&title:ne=n`;

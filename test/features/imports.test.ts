@@ -261,7 +261,11 @@ test("The command sets references between its files at the end", async () => {
       book(4, { isbn: "x" }),
     ],
     notes: [{ id: 4, text: "Of nobody", owner_id: 3, book_id: 1 }],
-    loans: [{ book_id: 1, due_on: "2026-12-24" }], // declared before books
+    loans: [{ // declared before books
+      book_id: 1,
+      due_on: "2026-12-24",
+      remark: "😀".repeat(30_000), // with the rest longer than a body
+    }],
     authors: [{ id: 5, name: "Author" }],
   };
   for (const [name, records] of Object.entries(files)) {
@@ -275,6 +279,8 @@ test("The command sets references between its files at the end", async () => {
   assert.match(output, /imported 6, rejected 1/);
   assert.match(output, /books\.ndjson:2: "author_id" is 77/);
   assert.match(output, /books\.ndjson:4: "isbn"/);
+  const notes = await outputOf(["export", "notes"], environment);
+  assert.match(notes, /"owner_id":null/); // there is no such user
   const exported = await outputOf(["export", "books"], environment);
   const references = exported.trim().split("\n").map((line) => JSON.parse(line))
     .map(({ author_id, sequel_of_id }) => [author_id, sequel_of_id]);

@@ -175,7 +175,8 @@ export function respond(call: Value, etag?: unknown): Value {
       const { optional, target } = of.properties[name];
       const { [name]: value = former[name] ?? optional } = sent;
       const others = target === of ? rows : target?.rows;
-      const isLost = target && sent[name] && !sees(target, others.get(value));
+      const isLost = target && sent[name] && value !== row?.[name] &&
+        !sees(target, others.get(value));
       if (
         Array.isArray(value) ||
         (value ?? null) === null && optional !== null ||
