@@ -26,6 +26,13 @@ test("A disk decides when a write counts", async (t) => {
   const { json: { id } } = await request("admin", "POST /zoos", zoo("first"));
   await request("admin", "POST /zoos", zoo("other"));
 
+  // It depends on no record; each of its responses gives the others time.
+  const pass = async () => {
+    for (let turn = 0; turn < 100; turn++) {
+      await request("admin", "OPTIONS /zoos");
+    }
+  };
+
   await t.test("A write that is not durable is neither acknowledged nor shown", async () => {
     disk("hold");
     const ended: string[] = [];
@@ -43,12 +50,6 @@ test("A disk decides when a write counts", async (t) => {
         signIn(server.origin),
       ),
     ];
-    // The root depends on no record; each of its responses gives the others time.
-    const pass = async () => {
-      for (let turn = 0; turn < 100; turn++) {
-        await request("admin", "OPTIONS /zoos");
-      }
-    };
     await pass();
     const paths = [
       `/zoos/${id}`,
@@ -79,7 +80,18 @@ test("A disk decides when a write counts", async (t) => {
   });
 
   await t.test("A full disk refuses writes and changes nothing", async () => {
+    disk("hold");
+    const begun = [request("admin", "POST /zoos", zoo("held"))];
+    await untilHeld();
+    begun.push(request("admin", "POST /zoos", zoo("behind")));
+    await pass();
+    begun.push(request("admin", "GET /zoos"));
+    await pass();
     disk("full");
+    const outcomes = (await Promise.all(begun)).map(({ status, json }) =>
+      json.errorCode ?? status
+    );
+    assert.deepEqual(outcomes, [201, 50301, 50302]);
     const before = (await request("admin", "GET /zoos")).text;
     for (
       const answer of [
@@ -122,10 +134,8 @@ test("A disk decides when a write counts", async (t) => {
       assert.equal(json.errorCode, code, line);
     }
     assert.equal((await request("admin", "GET /zoos")).text, before);
-    assert.equal(
-      (await send(server.origin, "/health")).json.status,
-      "read-only",
-    );
+    const health = await send(server.origin, "/health");
+    assert.deepEqual([health.status, health.json.status], [503, "read-only"]);
     await stop(server, "SIGKILL");
     server = await serve(options);
     const { json: [first] } = await send(server.origin, "/v1/zoos");

@@ -148,6 +148,7 @@ rows("A deletion by filter takes all that match or none", [
   ["librarian", "DELETE /loans", 40003],
   ["librarian", "DELETE /loans?limit=5&cascade=true", 40003],
   ["librarian", "DELETE /loans?fee=1&offset=1", 40003],
+  ["librarian", "DELETE /loans?fee=1&limit=0", 40004],
   ["librarian", "DELETE /loans?fee=1&limit=1001", 40004],
   ["librarian", "DELETE /loans?fee=1&cascade=yes", 40004],
   ["librarian", "DELETE /loans?fee=x", 40004],
