@@ -9,7 +9,7 @@ import { test } from "node:test";
 import { beside, createDisk } from "../server.ts";
 import { book, linesOf, ndjson, startLibrary } from "./library.ts";
 
-const { disk, environment } = createDisk();
+const { disk, environment, untilHeld } = createDisk();
 const library = await startLibrary({
   FEATURES: "imports,deletions,aggregates,batches,expand,idempotency",
   ...environment,
@@ -256,6 +256,26 @@ test("An import pauses while the disk is full, and a deletion has a limit", asyn
   // More than 10,000, and more than 8 MiB.
   await expect(409, "admin", "DELETE /notes/4000?cascade=true");
   await expect(409, "admin", "DELETE /books/1?cascade=true");
+});
+
+test("A batch that is created is not refused any more", async () => {
+  const { hostname, port } = new URL(library.server.origin);
+  const token = await tokenOf("admin");
+  const body = JSON.stringify(Array(400).fill(long("Batched")));
+  disk("hold");
+  const socket = connect({
+    host: hostname,
+    port: Number(port),
+    allowHalfOpen: true,
+  });
+  socket.write(
+    `POST /v1/notes HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
+  );
+  await untilHeld();
+  socket.end(); // it still reads
+  for (let turn = 0; turn < 9; turn++) await request("admin", "OPTIONS /notes");
+  disk("");
+  assert.match(await text(socket), /^HTTP.1.1 201/);
 });
 
 test("A small server knows the last keys, and pauses an import when memory is full", async (t) => {
