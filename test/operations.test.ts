@@ -189,10 +189,7 @@ describe("Commands", { concurrency: 2 }, () => {
     );
     const environment = {
       DATA_DIR: at("teas", "store"),
-      COLLECTIONS: file(
-        "less.mjs",
-        declaration(', note: optional(string({ maxLength: 9, stored: "n" }))'),
-      ),
+      COLLECTIONS: file("less.mjs", declaration("")),
       FEATURES: "evolution",
     };
     const server = await serve({ ...environment, COLLECTIONS: whole });
