@@ -312,6 +312,23 @@ test("A small server knows the last keys, and pauses an import when memory is fu
     assert.notEqual(await create(0, 1), first);
   });
 
+  await t.test("Bodies come byte by byte", async () => {
+    const { hostname, port } = new URL(server.origin);
+    const head =
+      "POST /v1/authorizations HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
+    const form = '{"username":"admin","password":"admin-password"}';
+    const sockets = Array.from({ length: 64 }, () => {
+      const socket = connect(Number(port), hostname);
+      socket.write(head + "1\r\n \r\n".repeat(8000));
+      return socket;
+    });
+    await Promise.all(sockets.map((socket) => once(socket, "drain")));
+    for (const socket of sockets) {
+      socket.end(`${form.length.toString(16)}\r\n${form}\r\n0\r\n\r\n`);
+      assert.match(await text(socket), /^HTTP.1.1 201/);
+    }
+  });
+
   await t.test("An import pauses while memory is full", async () => {
     const count = 320;
     const article = { title: "Long", body: "x".repeat(100_000) };
