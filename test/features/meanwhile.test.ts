@@ -319,11 +319,12 @@ test("A small server knows the last keys, and pauses an import when memory is fu
     const form = '{"username":"admin","password":"admin-password"}';
     const sockets = Array.from({ length: 64 }, () => {
       const socket = connect(Number(port), hostname);
-      socket.write(head + "1\r\n \r\n".repeat(8000));
-      return socket;
+      return new Promise<typeof socket>((resolve) => {
+        const bytes = head + "1\r\n \r\n".repeat(8000);
+        socket.write(bytes, () => resolve(socket));
+      });
     });
-    await Promise.all(sockets.map((socket) => once(socket, "drain")));
-    for (const socket of sockets) {
+    for (const socket of await Promise.all(sockets)) {
       socket.end(`${form.length.toString(16)}\r\n${form}\r\n0\r\n\r\n`);
       assert.match(await text(socket), /^HTTP.1.1 201/);
     }
