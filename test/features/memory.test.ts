@@ -70,6 +70,18 @@ test("A store that does not fit says what it needs", async () => {
   await stop((await open(needed)).server);
 });
 
+test("Many who ask for thousands of groups end nothing", async () => {
+  const path = fileOf("small.ndjson", '{"text":"a"}\n'.repeat(10_000));
+  await outputOf(["import", "notes", path], start("64", "groups"));
+  const { server, expect } = await open("64", "groups");
+  const line =
+    "GET /notes?aggregate=count&by=id,created_at,updated_at,minute(created_at),hour(created_at),note_id";
+  await Promise.all(
+    Array.from({ length: 16 }, () => expect(200, "admin", line)),
+  );
+  await stop(server);
+});
+
 test("A heap that is too small for any server is refused", async () => {
   const output = await outputOf(["serve"], start("48"), 1);
   assert.match(output, /48 MiB.*needs 64 MiB.*max-old-space-size=64/);
