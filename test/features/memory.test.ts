@@ -70,15 +70,18 @@ test("A store that does not fit says what it needs", async () => {
   await stop((await open(needed)).server);
 });
 
-test("Many who ask for thousands of groups end nothing", async () => {
+test("Many long batches and thousands of groups at once end nothing", async () => {
   const path = fileOf("small.ndjson", '{"text":"a"}\n'.repeat(10_000));
   await outputOf(["import", "notes", path], start("64", "groups"));
   const { server, expect } = await open("64", "groups");
   const line =
     "GET /notes?aggregate=count&by=id,created_at,updated_at,minute(created_at),hour(created_at),note_id";
-  await Promise.all(
-    Array.from({ length: 16 }, () => expect(200, "admin", line)),
-  );
+  const many = (length: number, status: number, line: string, body?: unknown) =>
+    Promise.all(
+      Array.from({ length }, () => expect(status, "admin", line, body)),
+    );
+  await many(16, 200, line);
+  await many(64, 422, "POST /notes", [{ many: Array(340_000).fill([]) }]);
   await stop(server);
 });
 
