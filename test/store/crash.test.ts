@@ -43,8 +43,8 @@ async function run(
   const running: Promise<void>[] = [];
   for (const mutations of script(random, transactions)) {
     running.push(model.run(store, mutations));
-    const turns = random(4);
-    if (turns === 3) await running.at(-1);
+    const turns = random(4) ** 3;
+    if (turns > 8) await running.at(-1);
     for (let turn = 0; turn < turns; turn++) await setImmediate();
     if (disk.isKilled) break;
     if (random(3) === 0) await store.whenRoom();
