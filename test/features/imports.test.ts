@@ -237,6 +237,11 @@ test("What is exported goes in again", async () => {
     asLines,
   );
   assert.equal(some.text, '{"id":101,"title":"Book 101"}\n');
+  const none = await request("admin", "GET /books?id=1", undefined, {
+    ...asLines,
+    "If-None-Match": "*",
+  });
+  assert.equal(none.status, 304); // what is empty has a tag too
 });
 
 test("An ended task is gone after 7 days", async () => {
