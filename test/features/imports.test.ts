@@ -99,6 +99,14 @@ test("Each line is judged like a POST, in order", async () => {
   ]);
 });
 
+test("The first 100 rejected lines are listed, with ten errors each", async () => {
+  const bad = Object.fromEntries("abcdefghijkl".split("").entries());
+  const lines = linesOf(Array(101).fill(bad));
+  const { rejected, errors } = await importLines("admin", "/notes", lines);
+  const counts = errors.map(({ errors }) => errors.length);
+  assert.deepEqual([rejected, counts], [101, Array(100).fill(10)]);
+});
+
 test("The highest role may go as far up as it likes", async () => {
   const lines = linesOf([{ text: "a", id: 5_000_000 }, {
     text: "b",
