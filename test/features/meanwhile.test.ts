@@ -11,10 +11,13 @@ import { book, linesOf, ndjson, startLibrary } from "./library.ts";
 
 const { disk, environment, untilHeld } = createDisk();
 const library = await startLibrary({
-  FEATURES: "imports,deletions,aggregates,batches,expand,idempotency",
+  FEATURES:
+    "imports,deletions,aggregates,batches,expand,idempotency,conditional",
   ...environment,
 });
 const { request, expect, count, importLines, ended, tokenOf } = library;
+
+const asLines = { Accept: "application/x-ndjson" };
 
 /** Long notes about a book: all of them are 8 MB. */
 const long = (more: string) => ({
@@ -24,6 +27,14 @@ const long = (more: string) => ({
 const notes = Array.from({ length: 8000 }, () => long("Ordinary"));
 await importLines("admin", "/books", linesOf([book(0)]));
 await importLines("admin", "/notes", linesOf(notes));
+
+test("What is longer than 1 MiB has no validator", async () => {
+  for (const [last, has] of [[600, true], [1200, false]] as const) {
+    const line = `GET /notes?id:lte=${last}`;
+    const { headers } = await expect(200, "admin", line, undefined, asLines);
+    assert.equal("etag" in headers, has);
+  }
+});
 
 test("Two deletions at once delete each record once", async () => {
   disk("hold");
@@ -75,10 +86,9 @@ test("A deletion by filter is judged by one state", async () => {
 /** Begins an export, and returns its response before it is read. */
 async function beginExport(who: string): Promise<IncomingMessage> {
   const Authorization = `Bearer ${await tokenOf(who)}`;
-  const Accept = "application/x-ndjson";
   const url = `${library.server.origin}/v1/notes`;
   const [response] = await once(
-    get(url, { headers: { Authorization, Accept } }),
+    get(url, { headers: { Authorization, ...asLines } }),
     "response",
   );
   return response;
