@@ -16,7 +16,8 @@ tests=build/test/test
 folder=$(mktemp -d)
 trap 'umount -l "$folder/point" 2> /dev/null || true; rm -rf "$folder"' EXIT
 
-# Has clients write to a file system whose power is cut: what has not reached its image is gone.
+# Has clients write to a file system whose power is cut: what has not reached its image is gone,
+# and what the kernel still knows of it must be gone too before it is mounted again.
 cut_power() {
   if ! { truncate -s 512M "$folder/image" && "mkfs.$1" -q "$folder/image" &&
     mkdir -p "$folder/point" && xfs_io -V &&
@@ -26,7 +27,7 @@ cut_power() {
   fi
   echo "power cuts of $1"
   TMPDIR=$folder/point CUT="xfs_io -x -c shutdown $folder/point" \
-    REMOUNT="umount $folder/point && mount -o loop $folder/image $folder/point" \
+    REMOUNT="umount $folder/point && while losetup -j $folder/image | grep -q .; do sleep 0.1; done && mount -o loop $folder/image $folder/point" \
     node --test $tests/features/crash.test.js
   umount -l "$folder/point"
   rm "$folder/image"
