@@ -132,6 +132,26 @@ test("256 connections of one address get nothing but their success", async () =>
   assert.ok(answers.every(({ codes }) => codes.join() === "200"));
 });
 
+test("Beyond 1,000 connections the newest of the busiest address ends", async () => {
+  const { origin } = await serve({ FEATURES: "open-network" });
+  const open = (localAddress: string) =>
+    connect({
+      port: Number(new URL(origin).port),
+      host: hostname,
+      localAddress,
+    })
+      .resume();
+  const many = Array.from({ length: 1000 }, () => open("127.0.0.1"));
+  const ends = many.map((socket) => once(socket, "close"));
+  await Promise.all(many.map((socket) => once(socket, "connect")));
+  const other = open("127.0.0.2");
+  other.write(get("/health"));
+  await once(other, "data");
+  await Promise.race(ends);
+  assert.equal(many.filter(({ closed }) => closed).length, 1);
+  for (const socket of [other, ...many]) socket.destroy();
+});
+
 test("Guesses of a password are limited for a name", async () => {
   const statuses: number[] = [];
   for (let count = 0; count < 12; count++) {
