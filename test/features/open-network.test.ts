@@ -67,6 +67,11 @@ const messages: [text: string, status: string][] = [
   [get("/v1").replace("GET", "BREW"), "501"],
   [get(`/v1?${"a".repeat(17_000)}`), "414"],
   [post(`Content-Length: ${entry.length}`) + entry, "201"],
+  [
+    post(`Content-Length: ${entry.length}`, "Expect: 100-continue") + entry,
+    "100",
+  ],
+  [post("Content-Length: 9999", "Expect: 100-continue"), "413"],
 ];
 for (const [text, status] of messages) {
   test(`${JSON.stringify(text.slice(0, 70))} is ${status}`, async () => {
