@@ -34,7 +34,7 @@ test("A full memory refuses what grows and serves all else", async () => {
   assert.equal(await stop(server), 0);
 });
 
-test("A full store starts, and many exports at once do not fill it", async () => {
+test("A full store starts, and exports that nobody reads do not fill it", async () => {
   const { server, count, health } = await open("64");
   assert.match(server.output, /the records take \d+ MiB of \d+ MiB/);
   const { memory: { used, limit } } = await health();
@@ -51,7 +51,13 @@ test("A full store starts, and many exports at once do not fill it", async () =>
     await Promise.race(["data", "close"].map((name) => once(socket, name)));
     return socket.pause().on("error", () => {});
   };
-  const begun = await Promise.all(Array.from({ length: 32 }, begin));
+  const begun = await Promise.all(Array.from({ length: 64 }, begin));
+  const ends = begun.map((socket) => once(socket, "error"));
+  const timer = setInterval(() => { // what is sent to a connection that has ended fails
+    for (const socket of begun) socket.write("\r\n");
+  }, 100);
+  await Promise.race(ends);
+  clearInterval(timer);
   for (const socket of begun) socket.destroy();
   const { text } = await send(server.origin, "/v1/notes", { headers });
   assert.equal(text.split("\n").length, total + 1);
