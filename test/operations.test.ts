@@ -249,6 +249,11 @@ describe("Commands", { concurrency: 2 }, () => {
       ["check", 0, /sequence \d/],
     ]);
     await stop(await serve({ DATA_DIR, JWT_SECRET: "" }));
+    writeFileSync(join(DATA_DIR, "snapshot-2.jsonl"), "x", { flag: "r+" });
+    await run(environment, [
+      ["repair", 0, /line 1:/],
+      ["check", 0, /users: 1 records/],
+    ]);
     for (const name of readdirSync(DATA_DIR)) {
       if (/-\d+\./.test(name)) rmSync(join(DATA_DIR, name));
     }

@@ -91,14 +91,9 @@ test("Many long batches and thousands of groups at once end nothing", async () =
   const long = Array(300_000).fill([]);
   await many(16, [422, "POST /notes", [{ many: long }]]);
   const notes = Array(500).fill({ text: "a".repeat(200) });
-  for (const length of [1, 16]) {
-    await many(length, [201, "POST /notes", [
-      { ...notes[0], link: long },
-      ...notes,
-    ], {
-      "Idempotency-Key": "a",
-    }]);
-  }
+  await many(16, [201, "POST /notes", [{ ...notes[0], link: long }, ...notes], {
+    "Idempotency-Key": "a",
+  }]);
   await stop(server);
 });
 

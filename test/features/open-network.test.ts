@@ -105,12 +105,8 @@ test("Requests that are sent ahead are answered in order", async () => {
       get(`/v1/zoos/1?x=${x}`).repeat(length) + get("/v1") +
         (x ? "" : "no request\r\n\r\n"),
     );
-  const { codes, all } = await ahead(200);
-  assert.deepEqual(
-    codes,
-    [...Array(200).fill("400"), "200", "400"],
-    all.slice(-300),
-  );
+  const { codes } = await ahead(200);
+  assert.deepEqual(codes, [...Array(200).fill("400"), "200", "400"]);
   // More than a small heap may hold at once.
   assert.equal((await ahead(2000, "x".repeat(1000))).codes.length, 2001);
 });
