@@ -82,7 +82,7 @@ test("Many long batches and thousands of groups at once end nothing", async () =
   const { server, expect } = await open("64", "groups");
   const line =
     "GET /notes?aggregate=count&by=id,created_at,updated_at,minute(created_at),hour(created_at),note_id";
-  type Rest = [status: number, line: string, body?: unknown, headers?: {}];
+  type Rest = [status: number, line: string, body?: unknown, headers?: object];
   const many = (length: number, [status, ...rest]: Rest) =>
     Promise.all(
       Array.from({ length }, () => expect(status, "admin", ...rest)),
