@@ -14,13 +14,14 @@ export const skip: string | false =
 
 /** Starts nodes, and waits until they agree; with a certificate, each has also an address for TLS. */
 export async function startNodes(size: number, certificate = "") {
-  const hosts: string[] = [];
-  while (hosts.length < 3 * size) {
+  const free = new Set<string>(); // the system may give the same port twice
+  while (free.size < 3 * size) {
     const server = createServer().listen(0, "127.0.0.1");
     await once(server, "listening");
-    hosts.push(`127.0.0.1:${Object(server.address()).port}`);
+    free.add(`127.0.0.1:${Object(server.address()).port}`);
     server.close();
   }
+  const hosts = [...free];
   const secured = hosts.splice(2 * size);
   const peers = hosts.splice(size);
   const cluster = peers.map((peer) => `${peer}=http://${peer}`).join();
