@@ -34,7 +34,7 @@ test("A full memory refuses what grows and serves all else", async () => {
   assert.equal(await stop(server), 0);
 });
 
-test("A full store starts, and exports that nobody reads do not fill it", async () => {
+test("A full store starts, and many exports at once do not fill it", async () => {
   const { server, count, health } = await open("64");
   assert.match(server.output, /the records take \d+ MiB of \d+ MiB/);
   const { memory: { used, limit } } = await health();
@@ -51,13 +51,7 @@ test("A full store starts, and exports that nobody reads do not fill it", async 
     await Promise.race(["data", "close"].map((name) => once(socket, name)));
     return socket.pause().on("error", () => {});
   };
-  const begun = await Promise.all(Array.from({ length: 64 }, begin));
-  const ends = begun.map((socket) => once(socket, "error"));
-  const timer = setInterval(() => { // what is sent to a connection that has ended fails
-    for (const socket of begun) socket.write("\r\n");
-  }, 100);
-  await Promise.race(ends);
-  clearInterval(timer);
+  const begun = await Promise.all(Array.from({ length: 32 }, begin));
   for (const socket of begun) socket.destroy();
   const { text } = await send(server.origin, "/v1/notes", { headers });
   assert.equal(text.split("\n").length, total + 1);
@@ -82,18 +76,12 @@ test("Many long batches and thousands of groups at once end nothing", async () =
   const { server, expect } = await open("64", "groups");
   const line =
     "GET /notes?aggregate=count&by=id,created_at,updated_at,minute(created_at),hour(created_at),note_id";
-  type Rest = [status: number, line: string, body?: unknown, headers?: object];
-  const many = (length: number, [status, ...rest]: Rest) =>
+  const many = (length: number, status: number, line: string, body?: unknown) =>
     Promise.all(
-      Array.from({ length }, () => expect(status, "admin", ...rest)),
+      Array.from({ length }, () => expect(status, "admin", line, body)),
     );
-  await many(16, [200, line]);
-  const long = Array(300_000).fill([]);
-  await many(16, [422, "POST /notes", [{ many: long }]]);
-  const notes = Array(500).fill({ text: "a".repeat(200) });
-  await many(16, [201, "POST /notes", [{ ...notes[0], link: long }, ...notes], {
-    "Idempotency-Key": "a",
-  }]);
+  await many(16, 200, line);
+  await many(64, 422, "POST /notes", [{ many: Array(340_000).fill([]) }]);
   await stop(server);
 });
 
