@@ -76,12 +76,16 @@ test("Many long batches and thousands of groups at once end nothing", async () =
   const { server, expect } = await open("64", "groups");
   const line =
     "GET /notes?aggregate=count&by=id,created_at,updated_at,minute(created_at),hour(created_at),note_id";
-  const many = (length: number, status: number, line: string, body?: unknown) =>
+  type Rest = [status: number, line: string, body?: unknown, headers?: object];
+  const many = (length: number, [status, ...rest]: Rest) =>
     Promise.all(
-      Array.from({ length }, () => expect(status, "admin", line, body)),
+      Array.from({ length }, () => expect(status, "admin", ...rest)),
     );
-  await many(16, 200, line);
-  await many(64, 422, "POST /notes", [{ many: Array(340_000).fill([]) }]);
+  await many(16, [200, line]);
+  await many(64, [422, "POST /notes", [{ many: Array(340_000).fill([]) }]]);
+  const notes = Array(500).fill({ text: "a".repeat(200) });
+  const batch = [{ ...notes[0], link: Array(300_000).fill([]) }, ...notes];
+  await many(32, [201, "POST /notes", batch, { "Idempotency-Key": "a" }]);
   await stop(server);
 });
 
